@@ -1,0 +1,187 @@
+"""Commands: what a member asks for. One row each, with an id that the asker made, so that asking twice is asking once.
+
+Here a command is checked for its shape; whether it can be applied is the engine's decision, told as a `refused` frame.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from engine.frames import CellKind
+
+SOURCE_LIMIT = 512 * 1024  # bytes of UTF-8
+TITLE_LIMIT = 300  # characters
+INPUT_LIMIT = 64 * 1024  # characters
+
+Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")]
+Title = Annotated[str, Field(min_length=1, max_length=TITLE_LIMIT)]
+
+
+class CommandBase(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: Id = Field(description="Made by the caller, unique in the notebook: the same id asks for the same thing once")
+
+
+class AddCell(CommandBase):
+    """A new cell behind `after` (null: first; left out: last). `cell_id` may be chosen by the caller."""
+
+    kind: Literal["add_cell"]
+    cell_kind: CellKind = "python"
+    source: str = ""
+    after: Id | None = "end"
+    cell_id: Id | None = None
+
+
+class EditCell(CommandBase):
+    """A splice on version `base` (`at`, `remove` code points, `insert`), or the whole `source` in its place.
+
+    `cell_kind` changes the kind of the cell.
+    """
+
+    kind: Literal["edit_cell"]
+    cell_id: Id
+    base: int | None = None
+    at: int | None = Field(default=None, ge=0)
+    remove: int = Field(default=0, ge=0)
+    insert: str = ""
+    source: str | None = None
+    cell_kind: CellKind | None = None
+
+
+class MoveCell(CommandBase):
+    """Puts a cell behind `after` (null: first)."""
+
+    kind: Literal["move_cell"]
+    cell_id: Id
+    after: Id | None = None
+
+
+class DeleteCell(CommandBase):
+    """Takes a cell out. A run of it is stopped first. `restore_cell` brings it back."""
+
+    kind: Literal["delete_cell"]
+    cell_id: Id
+
+
+class RestoreCell(CommandBase):
+    """Brings a deleted cell back to where it stood."""
+
+    kind: Literal["restore_cell"]
+    cell_id: Id
+
+
+class RunCell(CommandBase):
+    """Runs a cell after those asked for before. `run_id` may be chosen by the caller."""
+
+    kind: Literal["run_cell"]
+    cell_id: Id
+    run_id: Id | None = None
+
+
+class RunAll(CommandBase):
+    """Runs every code cell from the top; the first error cancels the rest. `until`: up to and including this cell."""
+
+    kind: Literal["run_all"]
+    until: Id | None = None
+
+
+class Stop(CommandBase):
+    """Stops a run (`run_id`), the run of a cell (`cell_id`), or everything. Stopping what runs drops what is queued behind."""
+
+    kind: Literal["stop"]
+    run_id: Id | None = None
+    cell_id: Id | None = None
+
+
+class Input(CommandBase):
+    """A line for the program of a run; `input` names the question it answers, null for a terminal."""
+
+    kind: Literal["input"]
+    run_id: Id
+    input: Id | None = None
+    text: Annotated[str, Field(max_length=INPUT_LIMIT)]
+
+
+class RestartKernel(CommandBase):
+    """A new kernel: variables gone, runs stopped."""
+
+    kind: Literal["restart_kernel"]
+
+
+class Rename(CommandBase):
+    kind: Literal["rename"]
+    title: Title
+
+
+class Archive(CommandBase):
+    """Puts the notebook out of sight, or back (`archived` false). Nothing is lost."""
+
+    kind: Literal["archive"]
+    archived: bool = True
+
+
+class Comment(CommandBase):
+    kind: Literal["comment"]
+    text: Annotated[str, Field(min_length=1, max_length=10_000)]
+    cell_id: Id | None = None
+
+
+Command = Annotated[
+    AddCell
+    | EditCell
+    | MoveCell
+    | DeleteCell
+    | RestoreCell
+    | RunCell
+    | RunAll
+    | Stop
+    | Input
+    | RestartKernel
+    | Rename
+    | Archive
+    | Comment,
+    Field(discriminator="kind"),
+]
+
+ADAPTER: TypeAdapter[Command] = TypeAdapter(Command)
+
+
+class Invalid(Exception):
+    """The command is malformed. `errors` names each field and what was expected."""
+
+    def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(message)
+        self.errors = errors or []
+
+
+class TooLarge(Exception):
+    """A source over `SOURCE_LIMIT`."""
+
+
+def parse(value: Any) -> Command:
+    """The command in `value` (decoded JSON). Raises `Invalid`, which names the fields, or `TooLarge`."""
+    try:
+        command = ADAPTER.validate_python(value)
+    except ValidationError as error:
+        raise Invalid(*explain(error)) from None
+    for text in (getattr(command, "source", None), getattr(command, "insert", None)):
+        check_source(text)
+    return command
+
+
+def check_source(text: str | None) -> None:
+    """Raises `TooLarge` for a source of more than `SOURCE_LIMIT` bytes."""
+    if text is not None and len(text.encode("utf-8", "surrogatepass")) > SOURCE_LIMIT:
+        raise TooLarge(f"a cell holds at most {SOURCE_LIMIT // 1024} KiB of source; put the rest in a file or a second cell")
+
+
+def explain(error: ValidationError) -> tuple[str, list[dict[str, Any]]]:
+    """One sentence for a person and one entry a field, without the values (they may be secret)."""
+    errors = [
+        {"field": ".".join(str(part) for part in item["loc"]) or "body", "message": item["msg"]}
+        for item in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    return "; ".join(f"{item['field']}: {item['message']}" for item in errors[:5]), errors

@@ -1,0 +1,247 @@
+"""Frames: the numbered entries of a notebook's journal, and the bodies each kind may carry.
+
+A frame is immutable once committed. An engine first makes a `Draft` (no number yet); the step that commits it hands out
+`seq` and `at` and yields a `Frame`. Bodies are checked here, once, when a draft is made; a reader takes what is stored,
+so a kind written by a newer version passes through unharmed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+VERSION = 1
+TEXT_LIMIT = 64 * 1024  # bytes of text in one body
+BODY_LIMIT = 256 * 1024  # bytes of one encoded body
+
+Stream = Literal["stdout", "stderr", "traceback", "terminal"]
+Ending = Literal["done", "error", "cancelled"]
+CellKind = Literal["python", "shell", "markdown"]
+
+
+class Body(BaseModel):
+    """What every body shares: unknown fields are refused when written."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SessionBody(Body):
+    """The notebook and its engine: created, renamed, archived, unarchived; woke, resumed, slept; the sandbox's state."""
+
+    event: Literal["created", "renamed", "archived", "unarchived", "woke", "resumed", "slept", "sandbox"]
+    title: str | None = None
+    epoch: int | None = None
+    worker: str | None = None
+    state: Literal["starting", "awake", "asleep", "lost"] | None = None
+    kernel: Literal["none", "starting", "ready", "gone"] | None = None
+    sandbox: str | None = None
+    isolation: str | None = None
+    reason: str | None = None
+    src: tuple[str, int] | None = None
+
+
+class CellBody(Body):
+    """The document: a cell added, edited (a splice on version `base`), moved, deleted, restored.
+
+    `at`, and the lengths of `remove` and `insert`, count code points. `after` is the cell that stands before it, null for
+    the first place. `beside` names the cell whose overlapping edit made this one.
+    """
+
+    event: Literal["added", "edited", "moved", "deleted", "restored"]
+    kind: CellKind | None = None
+    source: str | None = None
+    after: str | None = None
+    beside: str | None = None
+    base: int | None = None
+    at: int | None = None
+    remove: str | None = None
+    insert: str | None = None
+
+
+class RunBody(Body):
+    """One execution of a cell. `ended` is the only terminal frame of a run."""
+
+    event: Literal["queued", "started", "waiting", "cancelling", "ended"]
+    batch: str | None = None
+    sandbox: str | None = None
+    status: Ending | None = None
+    reason: str | None = None
+    exit: int | None = None
+    ms: int | None = None
+    whole: dict[str, Any] | None = None
+    src: tuple[str, int] | None = None
+
+
+class OutputBody(Body):
+    """What a run printed or displayed: `text` of a `stream`, or `data` (a MIME bundle)."""
+
+    text: str | None = None
+    stream: Stream | None = None
+    data: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    result: bool | None = None
+    display: str | None = None
+    update: bool | None = None
+    left_out: int | None = None
+    src: tuple[str, int] | None = None
+
+
+class InputBody(Body):
+    """A program asks for a line, or got one. What was typed at a password prompt is in no frame."""
+
+    event: Literal["asked", "answered"]
+    input: str | None = None
+    prompt: str | None = None
+    password: bool | None = None
+    text: str | None = None
+    src: tuple[str, int] | None = None
+
+
+class RefusedBody(Body):
+    """A command that could not be applied, and why."""
+
+    command: str
+    reason: str
+
+
+class CommentBody(Body):
+    """A remark by a member."""
+
+    text: str
+
+
+BODIES: dict[str, type[Body]] = {
+    "session": SessionBody,
+    "cell": CellBody,
+    "run": RunBody,
+    "output": OutputBody,
+    "input": InputBody,
+    "refused": RefusedBody,
+    "comment": CommentBody,
+}
+
+
+class FrameOut(BaseModel):
+    """A frame as the API sends it. `body` follows the model of its kind; kinds of a newer version carry any object."""
+
+    seq: int = Field(description="Number in the notebook, from 1, without gaps")
+    at: str = Field(description="Commit time, ISO 8601 with offset, database clock")
+    kind: str
+    cell_id: str | None = None
+    run_id: str | None = None
+    by: str | None = Field(default=None, description="Member or engine that caused it")
+    command_id: str | None = None
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A frame before its commit; `body` is encoded JSON, at most `BODY_LIMIT` bytes."""
+
+    kind: str
+    body: str
+    cell_id: str | None = None
+    run_id: str | None = None
+    by: str | None = None
+    command_id: str | None = None
+
+
+@dataclass(slots=True)
+class Frame:
+    """A committed frame. `text` is the body as stored JSON; `body` decodes it once, when asked."""
+
+    seq: int
+    at: datetime
+    kind: str
+    cell_id: str | None
+    run_id: str | None
+    by: str | None
+    command_id: str | None
+    text: str
+    _body: dict[str, Any] | None = None
+    _line: str | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        if self._body is None:
+            self._body = json.loads(self.text)
+        return self._body
+
+    @property
+    def line(self) -> str:
+        """The whole frame as one line of JSON (the shape of `FrameOut`), encoded once for all viewers."""
+        if self._line is None:
+            head = json.dumps(
+                {
+                    "seq": self.seq,
+                    "at": self.at.astimezone(UTC).isoformat(timespec="milliseconds"),
+                    "kind": self.kind,
+                    "cell_id": self.cell_id,
+                    "run_id": self.run_id,
+                    "by": self.by,
+                    "command_id": self.command_id,
+                },
+                ensure_ascii=False,
+            )
+            self._line = f'{head[:-1]}, "body": {self.text}}}'
+        return self._line
+
+
+_UNSAFE = re.compile("[\x00\ud800-\udfff]")
+
+
+def clean(value: Any) -> Any:
+    """`value` with NUL and lone surrogates replaced by U+FFFD: neither PostgreSQL nor a browser takes them."""
+    if isinstance(value, str):
+        return _UNSAFE.sub("�", value)
+    if isinstance(value, dict):
+        return {clean(str(key)): clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    return value
+
+
+def encode(body: dict[str, Any]) -> str:
+    """`body` as JSON text that any JSON reader and PostgreSQL accept (no NUL, no lone surrogate, no NaN)."""
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        body = _finite(body)
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if "\\u0000" in text or _UNSAFE.search(text):
+        text = json.dumps(clean(body), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text
+
+
+def _finite(value: Any) -> Any:
+    """`value` with NaN and infinities as their names, which JSON has no numbers for."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def draft(
+    kind: str,
+    *,
+    cell_id: str | None = None,
+    run_id: str | None = None,
+    by: str | None = None,
+    command_id: str | None = None,
+    **body: Any,
+) -> Draft:
+    """A checked frame of `kind` with the fields of its body; fields that are None are left out.
+
+    Raises `pydantic.ValidationError` for a field its kind does not have: that is a fault of the caller, not of input.
+    """
+    fields = {key: value for key, value in body.items() if value is not None}
+    BODIES[kind].model_validate(fields)
+    return Draft(kind, encode(fields), cell_id, run_id, by, command_id)

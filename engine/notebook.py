@@ -1,0 +1,326 @@
+"""The notebook as a fold over its frames: `apply(notebook, frame) -> notebook`, pure, the one reducer.
+
+The engine decides on it, pages draw it, the API shows it and snapshots keep it. fold(a + b) == fold(b) on fold(a).
+Values are shared between versions: an old `Notebook` stays valid while newer ones are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.frames import Frame
+from engine.output import Output
+from engine.splice import Edit
+
+EDITS_KEPT = 200  # edits of a cell that a later splice may be based on
+
+
+@dataclass(frozen=True, slots=True)
+class PendingInput:
+    """A line that a program waits for. `id` is null for a terminal, which always takes one."""
+
+    id: str
+    prompt: str
+    password: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that has not ended."""
+
+    id: str
+    cell_id: str
+    state: str  # queued | running | waiting | cancelling
+    batch: str | None = None
+    sandbox: str | None = None
+    by: str | None = None
+    started_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell as it stands. `version` is the seq of the frame that last changed `source`."""
+
+    id: str
+    kind: str
+    source: str = ""
+    version: int = 0
+    state: str = "idle"  # idle | queued | running | waiting | cancelling | done | error | cancelled
+    run_id: str | None = None
+    reason: str | None = None
+    count: int | None = None  # execution count
+    started_at: str | None = None
+    ended_at: str | None = None
+    ms: int | None = None
+    whole: dict[str, Any] | None = None
+    output: Output = field(default_factory=Output)
+    input: PendingInput | None = None
+    beside: str | None = None
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A deleted cell and the cell that stood before it, for undo."""
+
+    cell: Cell
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxState:
+    """What is known of the notebook's sandbox. `used`: a kernel holds variables."""
+
+    state: str = "asleep"  # asleep | starting | awake | lost
+    id: str | None = None
+    isolation: str | None = None
+    kernel: str = "none"  # none | starting | ready | gone
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """The folded notebook. `cells` holds the cells by id, `order` their places, `runs` those not ended, oldest first."""
+
+    id: str
+    title: str = ""
+    seq: int = 0
+    archived: bool = False
+    cells: dict[str, Cell] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    runs: dict[str, Run] = field(default_factory=dict)
+    deleted: tuple[Deleted, ...] = ()
+    sandbox: SandboxState = field(default_factory=SandboxState)
+    cursor: dict[str, int] = field(default_factory=dict)  # sandbox id -> last record taken
+    count: int = 0
+    epoch: int = 0
+    changed_at: str | None = None
+    failed: bool = False  # the last run that ended, ended in error
+
+    @property
+    def state(self) -> str:
+        """One word for a list: running, waiting (for a person), queued, error or idle."""
+        states = {run.state for run in self.runs.values()}
+        for word in ("waiting", "cancelling", "running", "queued"):
+            if word in states:
+                return "running" if word == "cancelling" else word
+        return "error" if self.failed else "idle"
+
+    @property
+    def waiting(self) -> int:
+        """How many runs wait for a person."""
+        return sum(run.state == "waiting" for run in self.runs.values())
+
+
+DELETED_KEPT = 20
+
+
+def fold(notebook: Notebook, frames: Iterable[Frame]) -> Notebook:
+    """`apply` over `frames`, in order."""
+    for frame in frames:
+        notebook = apply(notebook, frame)
+    return notebook
+
+
+def apply(notebook: Notebook, frame: Frame) -> Notebook:
+    """The notebook after `frame`. A frame of an unknown kind or about an unknown cell only moves `seq`."""
+    changes: dict[str, Any] = {"seq": frame.seq}
+    src = frame.body.get("src")
+    if src is not None:
+        changes["cursor"] = {**notebook.cursor, src[0]: src[1]}
+    reducer = _REDUCERS.get(frame.kind)
+    if reducer is not None:
+        changes.update(reducer(notebook, frame))
+    return replace(notebook, **changes)
+
+
+def _with_cell(notebook: Notebook, cell_id: str, **changes: Any) -> dict[str, Any]:
+    cell = notebook.cells.get(cell_id)
+    if cell is None:
+        return {}
+    return {"cells": {**notebook.cells, cell_id: replace(cell, **changes)}}
+
+
+def place(order: tuple[str, ...], cell_id: str, after: str | None) -> tuple[str, ...]:
+    """`order` with `cell_id` behind `after`: first when null, last when `after` is not there."""
+    rest = [other for other in order if other != cell_id]
+    at = 0 if after is None else rest.index(after) + 1 if after in rest else len(rest)
+    return (*rest[:at], cell_id, *rest[at:])
+
+
+def _session(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    body = frame.body
+    match body.get("event"):
+        case "created" | "renamed":
+            return {"title": body.get("title", ""), "changed_at": frame.at.isoformat()}
+        case "archived" | "unarchived":
+            return {"archived": body["event"] == "archived", "changed_at": frame.at.isoformat()}
+        case "woke" | "resumed":
+            return {"epoch": body.get("epoch", notebook.epoch)}
+        case "sandbox":
+            sandbox = SandboxState(
+                state=body.get("state", notebook.sandbox.state),
+                id=body.get("sandbox", notebook.sandbox.id),
+                isolation=body.get("isolation", notebook.sandbox.isolation),
+                kernel=body.get("kernel", notebook.sandbox.kernel),
+                reason=body.get("reason"),
+            )
+            # Only the living sandbox can be resumed: cursors of earlier lives would grow for ever.
+            cursor = notebook.cursor
+            if sandbox.id is not None and any(known != sandbox.id for known in cursor):
+                cursor = {known: upto for known, upto in cursor.items() if known == sandbox.id}
+            if (src := body.get("src")) is not None:
+                cursor = {**cursor, src[0]: src[1]}
+            return {"sandbox": sandbox, "cursor": cursor}
+    return {}
+
+
+def _cell(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    body, cell_id = frame.body, frame.cell_id
+    if cell_id is None:
+        return {}
+    changed = {"changed_at": frame.at.isoformat()}
+    cell = notebook.cells.get(cell_id)
+    match body.get("event"):
+        case "added":
+            added = Cell(
+                cell_id, body.get("kind", "python"), body.get("source", ""), frame.seq, beside=body.get("beside")
+            )
+            return {
+                "cells": {**notebook.cells, cell_id: added},
+                "order": place(notebook.order, cell_id, body.get("after")),
+                **changed,
+            }
+        case "edited" if cell is not None:
+            edit = Edit(
+                cell.version,
+                frame.seq,
+                body.get("at", 0),
+                body.get("remove", ""),
+                body.get("insert", ""),
+                frame.by,
+            )
+            return _with_cell(
+                notebook,
+                cell_id,
+                source=edit.on(cell.source),
+                version=frame.seq,
+                edits=(*cell.edits, edit)[-EDITS_KEPT:],
+                kind=body.get("kind", cell.kind),
+            ) | changed
+        case "moved" if cell is not None:
+            return {"order": place(notebook.order, cell_id, body.get("after")), **changed}
+        case "deleted" if cell is not None:
+            at = notebook.order.index(cell_id)
+            gone = Deleted(cell, notebook.order[at - 1] if at else None)
+            return {
+                "cells": {key: value for key, value in notebook.cells.items() if key != cell_id},
+                "order": tuple(other for other in notebook.order if other != cell_id),
+                "deleted": (*notebook.deleted, gone)[-DELETED_KEPT:],
+                **changed,
+            }
+        case "restored":
+            for gone in notebook.deleted:
+                if gone.cell.id == cell_id:
+                    return {
+                        "cells": {**notebook.cells, cell_id: gone.cell},
+                        "order": place(notebook.order, cell_id, body.get("after")),
+                        "deleted": tuple(other for other in notebook.deleted if other.cell.id != cell_id),
+                        **changed,
+                    }
+    return {}
+
+
+def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    body, run_id, cell_id = frame.body, frame.run_id, frame.cell_id
+    if run_id is None or cell_id is None:
+        return {}
+    event, at = body.get("event"), frame.at.isoformat()
+    if event == "queued":
+        run = Run(run_id, cell_id, "queued", body.get("batch"), by=frame.by)
+        return {
+            "runs": {**notebook.runs, run_id: run},
+            "changed_at": at,
+            **_with_cell(notebook, cell_id, state="queued", run_id=run_id, reason=None, input=None),
+        }
+    current = notebook.runs.get(run_id)
+    if current is None:
+        return {}
+    if event == "started":
+        count = notebook.count + 1
+        run = replace(current, state="running", sandbox=body.get("sandbox"), started_at=at)
+        return {
+            "runs": {**notebook.runs, run_id: run},
+            "count": count,
+            "changed_at": at,
+            **_with_cell(
+                notebook,
+                cell_id,
+                state="running",
+                count=count,
+                started_at=at,
+                ended_at=None,
+                ms=None,
+                whole=None,
+                output=Output(),
+                reason=None,
+                input=None,
+            ),
+        }
+    if event == "cancelling":
+        return {
+            "runs": {**notebook.runs, run_id: replace(current, state="cancelling")},
+            **_with_cell(notebook, cell_id, state="cancelling"),
+        }
+    if event == "ended":
+        status = body.get("status", "error")
+        return {
+            "runs": {key: value for key, value in notebook.runs.items() if key != run_id},
+            "changed_at": at,
+            "failed": status == "error",
+            **_with_cell(
+                notebook,
+                cell_id,
+                state=status,
+                reason=body.get("reason"),
+                ended_at=at,
+                ms=body.get("ms"),
+                whole=body.get("whole"),
+                input=None,
+            ),
+        }
+    return {}
+
+
+def _output(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    cell = notebook.cells.get(frame.cell_id or "")
+    if cell is None or cell.run_id != frame.run_id:
+        return {}
+    return {"cells": {**notebook.cells, cell.id: replace(cell, output=cell.output.add(frame.body))}}
+
+
+def _input(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    cell, run = notebook.cells.get(frame.cell_id or ""), notebook.runs.get(frame.run_id or "")
+    if cell is None or run is None:
+        return {}
+    body = frame.body
+    if body.get("event") == "asked":
+        pending = PendingInput(body.get("input", ""), body.get("prompt", ""), bool(body.get("password")))
+        return _run_state(notebook, run, "waiting", input=pending)
+    if cell.input is None:  # a line for a terminal: nothing was waiting
+        return {}
+    return _run_state(notebook, run, "running", input=None)
+
+
+def _run_state(notebook: Notebook, run: Run, state: str, **cell: Any) -> dict[str, Any]:
+    """A run that is being stopped stays `cancelling`, whatever its program still asks."""
+    state = run.state if run.state == "cancelling" else state
+    return {
+        "runs": {**notebook.runs, run.id: replace(run, state=state)},
+        **_with_cell(notebook, run.cell_id, state=state, **cell),
+    }
+
+
+_REDUCERS = {"session": _session, "cell": _cell, "run": _run, "output": _output, "input": _input}
