@@ -1,0 +1,175 @@
+"""The settings: what an operator may decide, read once from the environment at the start.
+
+Each setting is a variable `NIGHTBOOK_<NAME>`. Its description says what is expected there: the same words
+are shown when a value is refused, so a bad start is always one line that names the variable.
+Times are in seconds, sizes in bytes (`16MiB` is understood too). An empty variable counts as not set.
+"""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX = "NIGHTBOOK_"
+_SECRET = frozenset({"token", "database_url"})
+_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+
+
+class SettingsError(Exception):
+    """The settings cannot be used. The message is one line: the variable, what was expected, what was there."""
+
+
+def _bytes(value: object) -> object:
+    """Read `16MiB`, `1.5 GB` or `4096` as a number of bytes; other types go on to pydantic unchanged."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower()
+    number = text.rstrip("bgikm ")
+    unit = text[len(number) :].strip()
+    if unit not in _UNITS:
+        raise ValueError("unknown unit")
+    return int(float(number) * _UNITS[unit])
+
+
+def _list(value: object) -> object:
+    """Split a comma-separated text, dropping the empty parts."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether `host` (a name or an address) can be reached from this machine only."""
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+Bytes = Annotated[int, BeforeValidator(_bytes)]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_list)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Settings(BaseSettings):
+    """Everything that can be set, with its default. Made by `load`; frozen, so one process sees one truth."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
+
+    database_url: SecretStr | None = Field(
+        None, description="a PostgreSQL address, postgresql://user:password@host/name"
+    )
+    data: Path = Field(default=Path(".nightbook"), description="a folder")
+    host: str = Field(default="127.0.0.1", min_length=1, description="an address or a name of this machine")
+    port: int = Field(
+        default=8080, ge=0, le=65535, description="a port number from 0 to 65535, where 0 picks a free one"
+    )
+    public_url: str | None = Field(
+        default=None, description="an address like https://nightbook.example.org, without a path"
+    )
+    trusted_proxies: Names = Field(default=(), description="addresses or networks of proxies, separated by commas")
+    token: SecretStr | None = Field(default=None, description="at least 16 printable ASCII characters without spaces")
+
+    approval_seconds: Seconds = Field(default=300, description="a number of seconds above 0")
+    operator_grace_seconds: Seconds = Field(default=60, description="a number of seconds above 0")
+    turn_seconds: Seconds = Field(default=480, description="a number of seconds above 0")
+    poll_seconds: Seconds = Field(default=5, description="a number of seconds above 0")
+
+    buffer_frames: int = Field(default=5000, ge=1, description="a whole number of frames, at least 1")
+    buffer_bytes: Bytes = Field(default=16 * 2**20, ge=2**16, description="a size of at least 64KiB, such as 16MiB")
+    buffer_total_bytes: Bytes = Field(256 * 2**20, ge=2**16, description="a size such as 256MiB")
+    replay_seconds: Seconds = Field(default=300, description="a number of seconds above 0")
+
+    sandbox: Literal["auto", "bubblewrap", "process"] = Field(default="auto", description="auto, bubblewrap or process")
+    sandbox_idle_seconds: Seconds = Field(default=300, description="a number of seconds above 0")
+    kernel_idle_seconds: Seconds = Field(default=86400, description="a number of seconds above 0")
+    orphan_seconds: Seconds = Field(default=600, description="a number of seconds above 0")
+    sandbox_memory_bytes: Bytes = Field(
+        default=4 * 2**30, ge=64 * 2**20, description="a size of at least 64MiB, such as 4GiB"
+    )
+    sandbox_processes: int = Field(default=512, ge=8, description="a whole number of processes, at least 8")
+    fetch_allow: Names = Field(default=(), description="host names, addresses or networks, separated by commas")
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and urlsplit(value.get_secret_value()).scheme not in {"postgresql", "postgres"}:
+            raise ValueError("not a PostgreSQL address")
+        return value
+
+    @field_validator("data")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("public_url")
+    @classmethod
+    def _is_an_origin(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        _ = parts.port  # raises ValueError when it is no port
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path not in {"", "/"}:
+            raise ValueError("not an origin")
+        if parts.query or parts.fragment or parts.username is not None:
+            raise ValueError("not an origin")
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(ipaddress.ip_network(item, strict=False)) for item in value)
+
+    @field_validator("token")
+    @classmethod
+    def _is_strong(cls, value: SecretStr | None) -> SecretStr | None:
+        text = "" if value is None else value.get_secret_value()
+        if value is not None and (len(text) < 16 or not all("!" <= c <= "~" for c in text)):
+            raise ValueError("weak or unusable in a header")
+        return value
+
+    @field_validator("fetch_allow")
+    @classmethod
+    def _are_places(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for item in value:
+            try:
+                ipaddress.ip_network(item, strict=False)
+            except ValueError:
+                if "/" in item or any(c.isspace() for c in item):
+                    raise
+        return value
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if not is_loopback(self.host) and self.token is None:
+            raise ValueError(
+                f"{PREFIX}TOKEN: expected to be set, as {PREFIX}HOST={self.host} can be reached from other machines"
+            )
+        if self.buffer_total_bytes < self.buffer_bytes:
+            raise ValueError(
+                f"{PREFIX}BUFFER_TOTAL_BYTES: expected at least {PREFIX}BUFFER_BYTES ({self.buffer_bytes})"
+            )
+        return self
+
+
+def load() -> Settings:
+    """Read the settings from the environment. Raises SettingsError with one line about the first bad value."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise SettingsError(_explain(error)) from None
+
+
+def _explain(error: ValidationError) -> str:
+    first: Any = error.errors(include_url=False)[0]
+    if not first["loc"]:
+        return str(first["ctx"]["error"])
+    name = str(first["loc"][0])
+    expected = Settings.model_fields[name].description
+    got = "" if name in _SECRET else f", got {str(first['input'])[:100]!r}"
+    return f"{PREFIX}{name.upper()}: expected {expected}{got}"
