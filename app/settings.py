@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
 
     database_url: SecretStr | None = Field(
-        None, description="a PostgreSQL address, postgresql://user:password@host/name"
+        default=None, description="a PostgreSQL address, postgresql://user:password@host/name"
     )
     data: Path = Field(default=Path(".nightbook"), description="a folder")
     host: str = Field(default="127.0.0.1", min_length=1, description="an address or a name of this machine")
@@ -82,7 +82,7 @@ class Settings(BaseSettings):
 
     buffer_frames: int = Field(default=5000, ge=1, description="a whole number of frames, at least 1")
     buffer_bytes: Bytes = Field(default=16 * 2**20, ge=2**16, description="a size of at least 64KiB, such as 16MiB")
-    buffer_total_bytes: Bytes = Field(256 * 2**20, ge=2**16, description="a size such as 256MiB")
+    buffer_total_bytes: Bytes = Field(default=256 * 2**20, ge=2**16, description="a size such as 256MiB")
     replay_seconds: Seconds = Field(default=300, description="a number of seconds above 0")
 
     sandbox: Literal["auto", "bubblewrap", "process"] = Field(default="auto", description="auto, bubblewrap or process")
