@@ -6,11 +6,12 @@ Values are shared between versions: an old `Notebook` stays valid while newer on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
-from engine.frames import Frame
+from engine.frames import Draft, Frame
 from engine.output import Output
 from engine.splice import Edit
 
@@ -136,6 +137,22 @@ def apply(notebook: Notebook, frame: Frame) -> Notebook:
     return replace(notebook, **changes)
 
 
+def frames_from(notebook: Notebook, drafts: Sequence[Draft], at: datetime) -> list[Frame]:
+    """The drafts as the frames they become at `at`: numbers follow from the head, since nobody else writes."""
+    return [
+        Frame(seq, at, item.kind, item.cell_id, item.run_id, item.by, item.command_id, item.body)
+        for seq, item in enumerate(drafts, notebook.seq + 1)
+    ]
+
+
+def preview(notebook: Notebook, drafts: Sequence[Draft]) -> Notebook:
+    """The notebook as `drafts` would leave it, but for what cells show and for times: to decide on, never to keep."""
+    return fold(notebook, frames_from(notebook, [item for item in drafts if item.kind != "output"], _NEVER))
+
+
+_NEVER = datetime.fromtimestamp(0, UTC)
+
+
 def _with_cell(notebook: Notebook, cell_id: str, **changes: Any) -> dict[str, Any]:
     cell = notebook.cells.get(cell_id)
     if cell is None:
@@ -214,6 +231,8 @@ def _cell(notebook: Notebook, frame: Frame) -> dict[str, Any]:
             return {"order": place(notebook.order, cell_id, body.get("after")), **changed}
         case "deleted" if cell is not None:
             at = notebook.order.index(cell_id)
+            if cell.run_id in notebook.runs:  # its run is being stopped, and ends unseen
+                cell = replace(cell, state="cancelled", input=None)
             gone = Deleted(cell, notebook.order[at - 1] if at else None)
             return {
                 "cells": {key: value for key, value in notebook.cells.items() if key != cell_id},

@@ -1,0 +1,284 @@
+"""What a command, or the end of a run, means for a notebook: plain functions that return what to do.
+
+Nothing here waits, reads a clock or touches anything. A `Plan` lists the frames to commit and the requests to the
+sandbox that follow from them; the session commits first and acts after, and each request can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine import commands as c
+from engine.frames import Draft, draft
+from engine.ids import new_id
+from engine.notebook import Cell, Notebook, Run
+from engine.splice import BaseGone, OutOfRange, Overlap, rebase
+
+CODE = ("python", "shell")
+ACTIVE = ("running", "waiting", "cancelling")
+
+
+class Refused(Exception):
+    """The command cannot be applied; the message says why and what would help."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """Frames to commit, then runs to stop. `deliver` and `restart` must happen before the command counts as taken."""
+
+    drafts: list[Draft] = field(default_factory=list)
+    stop: list[str] = field(default_factory=list)
+    deliver: c.Input | None = None
+    restart: bool = False
+
+
+def decide(notebook: Notebook, command: c.Command, by: str) -> Plan:
+    """The plan for `command`, asked by member `by`. Raises `Refused`."""
+    return _DECISIONS[type(command)](notebook, command, by)
+
+
+def active(notebook: Notebook) -> Run | None:
+    """The run that has the cell lane."""
+    return next((run for run in notebook.runs.values() if run.state in ACTIVE), None)
+
+
+def next_run(notebook: Notebook) -> Run | None:
+    """The queued run whose turn it is; null while another one has the lane."""
+    if active(notebook) is not None:
+        return None
+    return next((run for run in notebook.runs.values() if run.state == "queued"), None)
+
+
+def end(run: Run, status: str, reason: str | None, **fields: Any) -> Draft:
+    """The one terminal frame of a run."""
+    return draft("run", event="ended", run_id=run.id, cell_id=run.cell_id, status=status, reason=reason, **fields)
+
+
+def after_end(notebook: Notebook, ended: Run, status: str) -> list[Draft]:
+    """What the end of a run means for others: a batch stops at the first that is not done."""
+    if status == "done" or ended.batch is None:
+        return []
+    reason = "a cell before it failed" if status == "error" else "a cell before it was stopped"
+    return [
+        end(run, "cancelled", reason)
+        for run in notebook.runs.values()
+        if run.state == "queued" and run.batch == ended.batch and run.id != ended.id
+    ]
+
+
+def _cell(notebook: Notebook, cell_id: str) -> Cell:
+    cell = notebook.cells.get(cell_id)
+    if cell is None:
+        raise Refused(f"there is no cell {cell_id}; it may have been deleted meanwhile")
+    return cell
+
+
+def _after(notebook: Notebook, after: str | None) -> str | None:
+    """Where to put a cell: behind a known one, first (null), or last when told "end" or the neighbour is gone."""
+    if after is None or after in notebook.cells:
+        return after
+    return notebook.order[-1] if notebook.order else None
+
+
+def _added(cell_id: str, kind: str, source: str, after: str | None, by: str, command_id: str, **more: Any) -> Draft:
+    return draft(
+        "cell", event="added", cell_id=cell_id, by=by, command_id=command_id, kind=kind, source=source, after=after, **more
+    )
+
+
+def _add_cell(notebook: Notebook, command: c.AddCell, by: str) -> Plan:
+    cell_id = command.cell_id or new_id()
+    if cell_id in notebook.cells or any(gone.cell.id == cell_id for gone in notebook.deleted):
+        raise Refused(f"there is a cell {cell_id} already; choose another id")
+    after = _after(notebook, command.after)
+    return Plan([_added(cell_id, command.cell_kind, command.source, after, by, command.id)])
+
+
+def _edit_cell(notebook: Notebook, command: c.EditCell, by: str) -> Plan:
+    cell = _cell(notebook, command.cell_id)
+    base, at, length, insert = command.base, command.at, command.remove, command.insert
+    if command.source is not None:
+        base, at, length, insert = command.base or cell.version, 0, len(cell.source), command.source
+        if base != cell.version:
+            raise Refused("the cell changed meanwhile; send the change as a splice, or the source without a base")
+    elif base is None or at is None:
+        if command.cell_kind is None:
+            raise Refused("an edit needs `base` and `at`, or `source`")
+        base, at = cell.version, 0
+    try:
+        edit = rebase(cell.source, cell.version, cell.edits, base, at, length, insert)
+    except OutOfRange:
+        raise Refused(f"the edit lies outside the text of version {base}") from None
+    except BaseGone:
+        raise Refused(f"version {base} of the cell is not known any more; read it again") from None
+    except Overlap as overlap:
+        beside = _added(new_id(), cell.kind, overlap.mine, cell.id, by, command.id, beside=cell.id)
+        return Plan([beside])
+    c.check_source(edit.on(cell.source))
+    fields: dict[str, Any] = {"base": base, "at": edit.at, "remove": edit.remove, "insert": edit.insert}
+    if command.cell_kind is not None and command.cell_kind != cell.kind:
+        if cell.run_id in notebook.runs:
+            raise Refused("a cell that runs or is queued keeps its kind; stop it first")
+        fields["kind"] = command.cell_kind
+    return Plan([draft("cell", event="edited", cell_id=cell.id, by=by, command_id=command.id, **fields)])
+
+
+def _move_cell(notebook: Notebook, command: c.MoveCell, by: str) -> Plan:
+    cell = _cell(notebook, command.cell_id)
+    if command.after == cell.id:
+        raise Refused("a cell cannot stand behind itself")
+    if command.after is not None:
+        _cell(notebook, command.after)
+    return Plan([draft("cell", event="moved", cell_id=cell.id, by=by, command_id=command.id, after=command.after)])
+
+
+def _delete_cell(notebook: Notebook, command: c.DeleteCell, by: str) -> Plan:
+    cell = _cell(notebook, command.cell_id)
+    run = notebook.runs.get(cell.run_id or "")
+    plan = _stop_runs(notebook, [run], by, command.id, "its cell was deleted") if run is not None else Plan()
+    plan.drafts.append(draft("cell", event="deleted", cell_id=cell.id, by=by, command_id=command.id))
+    return plan
+
+
+def _restore_cell(notebook: Notebook, command: c.RestoreCell, by: str) -> Plan:
+    for gone in notebook.deleted:
+        if gone.cell.id == command.cell_id:
+            after = _after(notebook, gone.after)
+            return Plan(
+                [draft("cell", event="restored", cell_id=gone.cell.id, by=by, command_id=command.id, after=after)]
+            )
+    raise Refused(f"cell {command.cell_id} was not deleted, or too long ago to bring back")
+
+
+def _queue(cell: Cell, run_id: str, by: str, command_id: str, batch: str | None = None) -> Draft:
+    return draft("run", event="queued", run_id=run_id, cell_id=cell.id, by=by, command_id=command_id, batch=batch)
+
+
+def _run_cell(notebook: Notebook, command: c.RunCell, by: str) -> Plan:
+    cell = _cell(notebook, command.cell_id)
+    if cell.kind not in CODE:
+        raise Refused("a text cell does not run")
+    if cell.run_id in notebook.runs:
+        raise Refused("the cell runs or is queued already")
+    run_id = command.run_id or new_id()
+    return Plan([_queue(cell, run_id, by, command.id)])
+
+
+def _run_all(notebook: Notebook, command: c.RunAll, by: str) -> Plan:
+    order = notebook.order
+    if command.until is not None:
+        _cell(notebook, command.until)
+        order = order[: order.index(command.until) + 1]
+    cells = [notebook.cells[cell_id] for cell_id in order if notebook.cells[cell_id].kind in CODE]
+    cells = [cell for cell in cells if cell.run_id not in notebook.runs]
+    if not cells:
+        raise Refused("there is no cell to run that is not running or queued already")
+    return Plan([_queue(cell, new_id(), by, command.id, command.id) for cell in cells])
+
+
+def _stop_runs(notebook: Notebook, runs: list[Run], by: str, command_id: str, reason: str) -> Plan:
+    """Stops runs; one that has begun stops all that is queued behind it too."""
+    plan = Plan()
+    wanted = {run.id: run for run in runs}
+    if any(run.state in ACTIVE for run in runs):
+        wanted |= {run.id: run for run in notebook.runs.values() if run.state == "queued"}
+    for run in wanted.values():
+        if run.state == "queued":
+            plan.drafts.append(end(run, "cancelled", reason, by=by, command_id=command_id))
+            continue
+        plan.stop.append(run.id)
+        if run.state != "cancelling":
+            plan.drafts.append(
+                draft("run", event="cancelling", run_id=run.id, cell_id=run.cell_id, by=by, command_id=command_id)
+            )
+    return plan
+
+
+def _stop(notebook: Notebook, command: c.Stop, by: str) -> Plan:
+    if command.run_id is not None:
+        runs = [run for run in notebook.runs.values() if run.id == command.run_id]
+    elif command.cell_id is not None:
+        runs = [run for run in notebook.runs.values() if run.cell_id == command.cell_id]
+    else:
+        runs = list(notebook.runs.values())
+    return _stop_runs(notebook, runs, by, command.id, "stopped")
+
+
+def _input(notebook: Notebook, command: c.Input, by: str) -> Plan:
+    run = notebook.runs.get(command.run_id)
+    if run is None or run.state not in ("running", "waiting"):
+        raise Refused("that run takes no input: it is over, queued or being stopped")
+    cell = _cell(notebook, run.cell_id)
+    if cell.kind == "shell":
+        # A terminal echoes what may be seen. What was typed is in no frame: it may be a password.
+        made = draft("input", event="answered", run_id=run.id, cell_id=cell.id, by=by, command_id=command.id)
+        return Plan([made], deliver=command)
+    pending = cell.input
+    if pending is None or (command.input is not None and command.input != pending.id):
+        raise Refused("that question was answered already")
+    text = None if pending.password else command.text
+    echo = pending.prompt + ("" if pending.password else command.text) + "\n"
+    return Plan(
+        [
+            draft(
+                "input",
+                event="answered",
+                run_id=run.id,
+                cell_id=cell.id,
+                by=by,
+                command_id=command.id,
+                input=pending.id,
+                text=text,
+            ),
+            draft("output", run_id=run.id, cell_id=cell.id, text=echo, stream="stdout"),
+        ],
+        deliver=command.model_copy(update={"input": pending.id}),
+    )
+
+
+def _restart_kernel(notebook: Notebook, command: c.RestartKernel, by: str) -> Plan:
+    plan = _stop_runs(notebook, list(notebook.runs.values()), by, command.id, "the kernel was restarted")
+    plan.restart = True
+    return plan
+
+
+def _rename(notebook: Notebook, command: c.Rename, by: str) -> Plan:
+    return Plan([draft("session", event="renamed", title=command.title, by=by, command_id=command.id)])
+
+
+def _archive(notebook: Notebook, command: c.Archive, by: str) -> Plan:
+    event = "archived" if command.archived else "unarchived"
+    return Plan([draft("session", event=event, by=by, command_id=command.id)])
+
+
+def _comment(notebook: Notebook, command: c.Comment, by: str) -> Plan:
+    return Plan([draft("comment", text=command.text, cell_id=command.cell_id, by=by, command_id=command.id)])
+
+
+_DECISIONS: dict[type[Any], Callable[[Notebook, Any, str], Plan]] = {
+    c.AddCell: _add_cell,
+    c.EditCell: _edit_cell,
+    c.MoveCell: _move_cell,
+    c.DeleteCell: _delete_cell,
+    c.RestoreCell: _restore_cell,
+    c.RunCell: _run_cell,
+    c.RunAll: _run_all,
+    c.Stop: _stop,
+    c.Input: _input,
+    c.RestartKernel: _restart_kernel,
+    c.Rename: _rename,
+    c.Archive: _archive,
+    c.Comment: _comment,
+}
+
+
+def first_frames(title: str, cells: list[tuple[str, str, str]], by: str) -> list[Draft]:
+    """The frames a new notebook begins with; `cells` as (id, kind, source)."""
+    drafts = [draft("session", event="created", title=title, by=by)]
+    before: str | None = None
+    for cell_id, kind, source in cells:
+        drafts.append(draft("cell", event="added", cell_id=cell_id, by=by, kind=kind, source=source, after=before))
+        before = cell_id
+    return drafts

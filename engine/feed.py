@@ -1,0 +1,377 @@
+"""The feed: frames to viewers. A bounded hot buffer per watched notebook, the journal behind it.
+
+A viewer is a cursor, never a queue: it asks for what comes after the last frame it has. So nobody waits for a slow one,
+and one that falls behind the buffer reads the journal. Lives in the web half's loop; knows hints, rows and the fold, but
+no page and no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from engine.frames import Frame
+from engine.ids import new_id
+from engine.notebook import Notebook, apply
+from engine.store import asking, reading
+from engine.store.listen import listen
+from engine.store.reading import NotebookRow, UnknownNotebook
+from engine.store.steps import UNREACHABLE
+
+__all__ = ["Feed", "FeedConfig", "NotebookRow", "Reset", "Subscription", "UnknownNotebook"]
+
+log = logging.getLogger(__name__)
+
+READ_FRAMES = 1000
+PRESENCE_SECONDS = 5.0
+
+
+class Reset(Exception):
+    """The cursor cannot be continued (it is from the future): take a snapshot and go on from its seq."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedConfig:
+    """Bounds of the hot buffers, in frames and bytes, and how long one stays after its last viewer left, in seconds."""
+
+    frames: int = 5000
+    bytes: int = 16 * 1024 * 1024
+    total_bytes: int = 256 * 1024 * 1024
+    replay_seconds: float = 300.0
+    poll_seconds: float = 5.0
+
+
+class _Channel:
+    """One watched notebook: its newest frames and its fold. `first` is the seq before the oldest frame kept."""
+
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
+        self.first = notebook.seq
+        self.frames: deque[Frame] = deque()
+        self.bytes = 0
+        self.wanted = notebook.seq
+        self.changed = asyncio.Event()
+        self.viewers: set[Subscription] = set()
+        self.left_at = time.monotonic()
+        self.away = False
+        self.people: list[str] = []
+
+    def push(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            if frame.seq != self.notebook.seq + 1:
+                continue
+            self.frames.append(frame)
+            self.bytes += len(frame.text) + 200
+            self.notebook = apply(self.notebook, frame)
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def trim(self, frames: int, size: int) -> None:
+        while self.frames and (len(self.frames) > frames or self.bytes > size):
+            gone = self.frames.popleft()
+            self.bytes -= len(gone.text) + 200
+            self.first = gone.seq
+
+    def after(self, seq: int, limit_bytes: int) -> list[Frame]:
+        """Frames after `seq` (which must not be before `first`), up to about `limit_bytes`, at least one."""
+        found: list[Frame] = []
+        size = 0
+        for frame in itertools.islice(self.frames, seq - self.first, None):
+            size += len(frame.text) + 200
+            if found and size > limit_bytes:
+                break
+            found.append(frame)
+        return found
+
+
+class Subscription:
+    """A viewer's place in a notebook. `seq` is the last frame handed out."""
+
+    def __init__(self, feed: Feed, channel: _Channel, seq: int, member: str, operator: bool) -> None:
+        self._feed = feed
+        self._channel = channel
+        self.seq = seq
+        self.member = member
+        self.operator = operator
+        self.reset_wanted = seq > channel.notebook.seq
+
+    @property
+    def head(self) -> int:
+        """The newest frame known here."""
+        return self._channel.notebook.seq
+
+    @property
+    def engine(self) -> str:
+        """"here", or "away" while no living worker serves the notebook or could."""
+        return "away" if self._channel.away else "here"
+
+    @property
+    def people(self) -> list[str]:
+        """Members who look at the notebook."""
+        return self._channel.people
+
+    async def snapshot(self) -> Notebook:
+        """The newest fold; `seq` becomes its seq."""
+        notebook = self._channel.notebook
+        self.seq = notebook.seq
+        self.reset_wanted = False
+        return notebook
+
+    async def next(self, timeout: float, limit_bytes: int = 262144) -> list[Frame]:
+        """Frames after `seq`, in order; none when nothing came within `timeout` seconds. Raises `Reset`."""
+        channel = self._channel
+        if self.reset_wanted or self.seq > channel.notebook.seq:
+            raise Reset
+        if self.seq == channel.notebook.seq:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(channel.changed.wait(), timeout)
+        if self.seq >= channel.notebook.seq:
+            return []
+        if self.seq >= channel.first:
+            found = channel.after(self.seq, limit_bytes)
+        else:
+            found = await self._feed.read(channel.notebook.id, self.seq, limit_bytes)
+        if found:
+            self.seq = found[-1].seq
+        return found
+
+    def close(self) -> None:
+        """Gives the place back. May be called twice."""
+        self._channel.viewers.discard(self)
+        self._channel.left_at = time.monotonic()
+
+
+class Feed:
+    """All that the web half reads. `start` in its loop, `stop` at the end."""
+
+    def __init__(self, dsn: str, config: FeedConfig | None = None) -> None:
+        self._dsn = dsn
+        self._config = config or FeedConfig()
+        self._channels: dict[str, _Channel] = {}
+        self._opening: dict[str, asyncio.Task[_Channel]] = {}
+        self._dirty: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._home_version = 1
+        self._home_changed = asyncio.Event()
+        self._home_viewers: dict[object, str] = {}
+        self.web_id = f"web-{new_id()}"
+        self.pool: asyncpg.Pool[Any]
+        self.state = "live"
+
+    async def start(self) -> None:
+        """Connects and begins to listen. Raises asyncpg's errors or OSError when the database cannot be reached."""
+        self.pool = await asyncpg.create_pool(
+            self._dsn, min_size=2, max_size=8, command_timeout=60, server_settings={"application_name": "nightbook web"}
+        )
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(
+                listen(self._dsn, {"nightbook_frames": self._hint}, connected=self._connected, away=self._cut)
+            ),
+            loop.create_task(self._pull()),
+            loop.create_task(self._tend()),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(*UNREACHABLE, asyncio.CancelledError):
+            await asyncio.wait_for(asking.show_presence(self.pool, self.web_id, []), 2)
+        self.pool.terminate()
+
+    def statistics(self) -> dict[str, int]:
+        """Watched notebooks, viewers, frames and bytes in the hot buffers."""
+        channels = self._channels.values()
+        return {
+            "notebooks": len(self._channels),
+            "viewers": sum(len(channel.viewers) for channel in channels),
+            "frames": sum(len(channel.frames) for channel in channels),
+            "bytes": sum(channel.bytes for channel in channels),
+        }
+
+    # Viewers
+
+    async def attach(self, notebook_id: str, *, after: int | None, member: str, operator: bool) -> Subscription:
+        """A viewer that has everything up to `after` (null: it will take a snapshot). Raises `UnknownNotebook`.
+
+        A cursor beyond the head makes the first `next` raise `Reset`.
+        """
+        channel = self._channels.get(notebook_id)
+        if channel is None:
+            if notebook_id not in self._opening:
+                self._opening[notebook_id] = asyncio.create_task(self._open(notebook_id))
+            channel = await asyncio.shield(self._opening[notebook_id])
+        if after is not None and after > channel.notebook.seq:
+            # A hint may be on its way: ask the journal before calling the cursor one from the future.
+            self._notice(notebook_id, await reading.head(self.pool, notebook_id))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reached(channel, min(after, channel.wanted)), 2)
+        subscription = Subscription(self, channel, 0 if after is None else after, member, operator)
+        channel.viewers.add(subscription)
+        return subscription
+
+    async def _reached(self, channel: _Channel, seq: int) -> None:
+        while channel.notebook.seq < seq:
+            await channel.changed.wait()
+
+    async def _open(self, notebook_id: str) -> _Channel:
+        try:
+            # Registered only when loaded: hints that came meanwhile are made good by reading the head again.
+            channel = _Channel(await reading.load_notebook(self.pool, notebook_id))
+            self._channels[notebook_id] = channel
+            head = await reading.head(self.pool, notebook_id)
+            if head > channel.notebook.seq:
+                self._notice(notebook_id, head)
+            with contextlib.suppress(*UNREACHABLE):
+                await self._look_after([notebook_id])
+            return channel
+        finally:
+            self._opening.pop(notebook_id, None)
+
+    async def read(self, notebook_id: str, after: int, limit_bytes: int) -> list[Frame]:
+        """Frames from the journal, at most about `limit_bytes`, at least one when there is one."""
+        found = await reading.frames(self.pool, notebook_id, after, READ_FRAMES)
+        size = 0
+        for number, frame in enumerate(found):
+            size += len(frame.text) + 200
+            if number and size > limit_bytes:
+                return found[:number]
+        return found
+
+    # The list of notebooks
+
+    async def notebooks(self, archived: bool = False) -> list[NotebookRow]:
+        """All notebooks, last changed first."""
+        return await reading.notebooks(self.pool, archived)
+
+    async def home_changed(self, seen: int, timeout: float) -> int:
+        """Waits up to `timeout` seconds until some notebook changed after version `seen`; returns the version now."""
+        if seen >= self._home_version:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._home_changed.wait(), timeout)
+        return self._home_version
+
+    # Hints and reading
+
+    def _hint(self, payload: str) -> None:
+        self._home_version += 1
+        changed, self._home_changed = self._home_changed, asyncio.Event()
+        changed.set()
+        if payload == "*":
+            self._look_everywhere()
+            return
+        for part in payload.split(" "):
+            notebook_id, _, head = part.partition(":")
+            if notebook_id in self._channels:
+                self._notice(notebook_id, int(head))
+
+    def _notice(self, notebook_id: str, head: int) -> None:
+        channel = self._channels.get(notebook_id)
+        if channel is not None and head > channel.wanted:
+            channel.wanted = head
+        if channel is not None and channel.wanted > channel.notebook.seq:
+            self._dirty[notebook_id] = channel.wanted
+            self._wake.set()
+
+    def _look_everywhere(self) -> None:
+        for notebook_id, channel in self._channels.items():
+            self._dirty[notebook_id] = channel.wanted
+        self._wake.set()
+
+    def _connected(self) -> None:
+        self.state = "live"
+        self._look_everywhere()
+        self._home_version += 1
+
+    def _cut(self) -> None:
+        self.state = "offline"
+
+    async def _pull(self) -> None:
+        """Reads what was hinted at, for many notebooks at once, and wakes their viewers."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            dirty, self._dirty = self._dirty, {}
+            wanted = [(key, self._channels[key].notebook.seq) for key in dirty if key in self._channels]
+            if not wanted:
+                continue
+            try:
+                found = await reading.frames_of_many(self.pool, wanted, READ_FRAMES)
+            except UNREACHABLE as error:
+                log.warning("database away: %s", error)
+                self._dirty = {**dirty, **self._dirty}
+                await asyncio.sleep(0.5)
+                self._wake.set()
+                continue
+            for notebook_id, frames in found.items():
+                channel = self._channels.get(notebook_id)
+                if channel is None:
+                    continue
+                channel.push(frames)
+                channel.trim(self._config.frames, self._config.bytes)
+                if len(frames) == READ_FRAMES:
+                    self._dirty[notebook_id] = channel.wanted
+                    self._wake.set()
+
+    # Upkeep
+
+    async def _tend(self) -> None:
+        """Every few seconds: stand behind lost hints, show presence, let go of what nobody watches."""
+        while True:
+            await asyncio.sleep(min(PRESENCE_SECONDS, self._config.poll_seconds))
+            try:
+                self._let_go()
+                if self._channels:
+                    await self._look_after(list(self._channels))
+                await asking.show_presence(self.pool, self.web_id, self._presence())
+            except UNREACHABLE as error:
+                log.warning("database away: %s", error)
+
+    async def _look_after(self, ids: list[str]) -> None:
+        for notebook_id, head in (await reading.heads(self.pool, ids)).items():
+            self._notice(notebook_id, head)
+        away = await reading.engines_away(self.pool, ids)
+        for notebook_id in ids:
+            if (channel := self._channels.get(notebook_id)) is not None:
+                channel.away = notebook_id in away
+
+    def _presence(self) -> list[tuple[str, str, bool]]:
+        rows: dict[tuple[str, str], bool] = {}
+        for notebook_id, channel in self._channels.items():
+            for viewer in channel.viewers:
+                key = (notebook_id, viewer.member)
+                rows[key] = rows.get(key, False) or viewer.operator
+        return [(place, member, can_decide) for (place, member), can_decide in rows.items()]
+
+    def _let_go(self) -> None:
+        """Drops notebooks without viewers after a while, sooner when the buffers together are too large."""
+        now = time.monotonic()
+        unwatched = sorted(
+            (key for key, channel in self._channels.items() if not channel.viewers),
+            key=lambda key: self._channels[key].left_at,
+        )
+        total = sum(channel.bytes for channel in self._channels.values())
+        for key in unwatched:
+            channel = self._channels[key]
+            busy = bool(channel.notebook.runs)
+            if total > self._config.total_bytes or now - channel.left_at > self._config.replay_seconds or not busy and now - channel.left_at > 30:
+                total -= channel.bytes
+                del self._channels[key]
+        for channel in sorted(self._channels.values(), key=lambda item: -item.bytes):
+            if total <= self._config.total_bytes:
+                break
+            total -= channel.bytes
+            channel.trim(self._config.frames, channel.bytes // 2)
+            total += channel.bytes
+
+

@@ -1,0 +1,137 @@
+"""The journal as an engine sees it, in trio: load, commit, read commands. Behind it stand the store's loop and SQL."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import trio
+
+from engine.notebook import Notebook
+from engine.store import asking, ownership, reading
+from engine.store.bridge import Bridge
+from engine.store.listen import listen
+from engine.store.steps import BadStep, FencedStep, Projection, Step, Writer
+
+__all__ = ["BadStep", "FencedStep", "Journal", "Projection", "Step"]
+
+POOL_SIZE = 6
+
+
+class Journal:
+    """Owns the store's thread, its pool, the group-commit writer and the LISTEN connection for commands.
+
+    `on_hint(notebook_id)` is called in the trio thread for each command hint, with "*" after a (re)connection: look
+    everywhere.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._bridge = Bridge("store")
+        self._pool: asyncpg.Pool[Any] | None = None
+        self._writer: Writer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, on_hint: Callable[[str], None]) -> None:
+        """Connects. Raises asyncpg's errors or OSError when the database cannot be reached."""
+        self._bridge.start()
+        token = trio.lowlevel.current_trio_token()
+
+        def hint(payload: str) -> None:
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(on_hint, payload, idempotent=False)
+
+        await self._bridge.run(self._open, hint)
+
+    async def _open(self, hint: Callable[[str], None]) -> None:
+        self._pool = await asyncpg.create_pool(
+            self._dsn, min_size=2, max_size=POOL_SIZE, command_timeout=60, server_settings={"application_name": "nightbook store"}
+        )
+        self._writer = Writer(self._pool)
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._writer.run()),
+            loop.create_task(
+                listen(self._dsn, {"nightbook_commands": hint}, connected=lambda: hint("*"), away=lambda: None)
+            ),
+        ]
+
+    async def stop(self) -> None:
+        """Closes connections and ends the thread."""
+        with trio.move_on_after(5) as scope:
+            scope.shield = True
+            await self._bridge.run(self._close)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._bridge.stop)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._pool is not None:
+            self._pool.terminate()
+
+    @property
+    def away(self) -> bool:
+        """Whether the database could not be reached at the last attempt to commit."""
+        return self._writer is not None and self._writer.away
+
+    @property
+    def commits(self) -> int:
+        """Statements committed so far; each may hold the steps of many notebooks."""
+        return 0 if self._writer is None else self._writer.commits
+
+    async def commit(self, step: Step) -> datetime:
+        """Commits a step; returns its time on the database clock. Raises `FencedStep` or `BadStep`.
+
+        While the database is away this waits.
+        """
+        assert self._writer is not None
+        return await self._bridge.run(self._writer.commit, step)
+
+    async def load(self, notebook_id: str) -> Notebook:
+        """The folded notebook at its head. Raises `reading.UnknownNotebook`."""
+        return await self._bridge.run(reading.load_notebook, self._pool, notebook_id)
+
+    async def save_snapshot(self, notebook: Notebook) -> None:
+        await self._bridge.run(reading.save_snapshot, self._pool, notebook)
+
+    async def waiting(self, notebook_id: str) -> list[asking.WaitingCommand]:
+        """Commands not yet taken, oldest first."""
+        return await self._bridge.run(asking.waiting, self._pool, notebook_id)
+
+    async def keep_blob(self, notebook_id: str, mime: str, encoding: str | None, data: bytes) -> str:
+        """Stores bytes; returns their sha256."""
+        return await self._bridge.run(asking.keep_blob, self._pool, notebook_id, mime, encoding, data)
+
+    async def beat(self, worker_id: str, host: str) -> bool:
+        return await self._bridge.run(ownership.beat, self._pool, worker_id, host)
+
+    async def bury(self, worker_ids: list[str]) -> None:
+        await self._bridge.run(ownership.bury, self._pool, worker_ids)
+
+    async def living(self, host: str) -> list[str]:
+        return await self._bridge.run(ownership.living, self._pool, host)
+
+    async def claim(self, notebook_id: str, worker_id: str) -> ownership.Claim | None:
+        return await self._bridge.run(ownership.claim, self._pool, notebook_id, worker_id)
+
+    async def release(self, notebook_id: str, epoch: int, *, only_idle: bool) -> bool:
+        async def release() -> bool:
+            assert self._pool is not None
+            return await ownership.release(self._pool, notebook_id, epoch, only_idle=only_idle)
+
+        return await self._bridge.run(release)
+
+    async def wanted(self) -> list[str]:
+        return await self._bridge.run(ownership.wanted, self._pool)
+
+    async def owned_with_commands(self, worker_id: str) -> list[str]:
+        return await self._bridge.run(ownership.owned_with_commands, self._pool, worker_id)
+
+    async def forget_presence(self) -> None:
+        await self._bridge.run(asking.forget_presence, self._pool)

@@ -1,0 +1,86 @@
+"""A folded notebook as plain JSON and back, for snapshots in the database and for readers of the API.
+
+`FORMAT` belongs to the stored form: a snapshot of another format is ignored and the journal read from its start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from engine.notebook import Cell, Deleted, Notebook, PendingInput, Run, SandboxState
+from engine.output import Output
+from engine.splice import Edit
+
+FORMAT = 1
+
+
+def _plain(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
+
+
+_RUN = tuple(item.name for item in fields(Run))
+_SANDBOX = tuple(item.name for item in fields(SandboxState))
+_INPUT = tuple(item.name for item in fields(PendingInput))
+_EDIT = tuple(item.name for item in fields(Edit))
+_CELL = tuple(item.name for item in fields(Cell) if item.name not in ("output", "input", "edits"))
+_NOTEBOOK = ("id", "title", "seq", "archived", "cursor", "count", "epoch", "changed_at", "failed")
+
+
+def dump_cell(cell: Cell, *, edits: bool = True) -> dict[str, Any]:
+    """A cell as JSON; without `edits` as a reader sees it."""
+    value = _plain(cell, _CELL)
+    value["input"] = None if cell.input is None else _plain(cell.input, _INPUT)
+    value["output"] = cell.output.to_json() if edits else list(cell.output)
+    if edits:
+        value["edits"] = [_plain(edit, _EDIT) for edit in cell.edits]
+    return value
+
+
+def dump(notebook: Notebook) -> dict[str, Any]:
+    """The whole fold: `load(dump(n)) == n`."""
+    value = _plain(notebook, _NOTEBOOK)
+    value["cells"] = [dump_cell(notebook.cells[cell_id]) for cell_id in notebook.order]
+    value["runs"] = [_plain(run, _RUN) for run in notebook.runs.values()]
+    value["deleted"] = [{"cell": dump_cell(gone.cell), "after": gone.after} for gone in notebook.deleted]
+    value["sandbox"] = _plain(notebook.sandbox, _SANDBOX)
+    return value
+
+
+def view(notebook: Notebook) -> dict[str, Any]:
+    """What a reader of the API gets: the cells in order with what they show, and what runs."""
+    return {
+        "id": notebook.id,
+        "title": notebook.title,
+        "seq": notebook.seq,
+        "state": notebook.state,
+        "waiting": notebook.waiting,
+        "archived": notebook.archived,
+        "changed_at": notebook.changed_at,
+        "sandbox": _plain(notebook.sandbox, _SANDBOX),
+        "runs": [_plain(run, _RUN) for run in notebook.runs.values()],
+        "cells": [dump_cell(notebook.cells[cell_id], edits=False) for cell_id in notebook.order],
+    }
+
+
+def _cell(value: dict[str, Any]) -> Cell:
+    known = {name: value[name] for name in _CELL}
+    return Cell(
+        **known,
+        input=None if value["input"] is None else PendingInput(**value["input"]),
+        output=Output.from_json(value["output"]),
+        edits=tuple(Edit(**edit) for edit in value["edits"]),
+    )
+
+
+def load(value: dict[str, Any]) -> Notebook:
+    """The fold that `dump` wrote."""
+    cells = [_cell(item) for item in value["cells"]]
+    return Notebook(
+        **{name: value[name] for name in _NOTEBOOK},
+        cells={cell.id: cell for cell in cells},
+        order=tuple(cell.id for cell in cells),
+        runs={item["id"]: Run(**item) for item in value["runs"]},
+        deleted=tuple(Deleted(_cell(item["cell"]), item["after"]) for item in value["deleted"]),
+        sandbox=SandboxState(**value["sandbox"]),
+    )

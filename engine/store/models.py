@@ -1,0 +1,129 @@
+"""The tables. Migrations make them; a test holds the two against each other.
+
+Queries are plain SQL on asyncpg in this folder: an object mapper on the hot path would cost more than the query.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+    text,
+)
+from sqlmodel import Field, SQLModel
+
+
+def _time(default: bool = True) -> Column[datetime]:
+    return Column(DateTime(timezone=True), nullable=False, server_default=text("now()") if default else None)
+
+
+class Notebook(SQLModel, table=True):
+    """One row a notebook: who owns it, how far its journal goes, and what lists show of it.
+
+    `awake`: it needs an engine though nobody asks (a run is not over, or its sandbox is up). No index on anything that a
+    step writes, and room on the page (fillfactor), so that a step is a heap-only update.
+    """
+
+    __tablename__ = "notebook"
+    __table_args__ = ({"postgresql_with": {"fillfactor": "70"}},)
+    id: str = Field(sa_column=Column(String(32), primary_key=True))
+    title: str = Field(sa_column=Column(Text, nullable=False))
+    head: int = Field(sa_column=Column(BigInteger, nullable=False, server_default="0"))
+    epoch: int = Field(sa_column=Column(BigInteger, nullable=False, server_default="0"))
+    owner: str | None = Field(default=None, sa_column=Column(Text))
+    awake: bool = Field(sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    state: str = Field(sa_column=Column(Text, nullable=False, server_default="idle"))
+    waiting: int = Field(sa_column=Column(Integer, nullable=False, server_default="0"))
+    cells: int = Field(sa_column=Column(Integer, nullable=False, server_default="0"))
+    archived: bool = Field(sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    created_at: datetime = Field(sa_column=_time())
+    changed_at: datetime = Field(sa_column=_time())
+
+
+class Frame(SQLModel, table=True):
+    """The journal. Append-only; `seq` counts from 1 in a notebook, without gaps."""
+
+    __tablename__ = "frame"
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    at: datetime = Field(sa_column=_time(default=False))
+    kind: str = Field(sa_column=Column(Text, nullable=False))
+    cell_id: str | None = Field(default=None, sa_column=Column(Text))
+    run_id: str | None = Field(default=None, sa_column=Column(Text))
+    by: str | None = Field(default=None, sa_column=Column(Text))
+    command_id: str | None = Field(default=None, sa_column=Column(Text))
+    body: str = Field(sa_column=Column(JSON, nullable=False))
+
+
+class Command(SQLModel, table=True):
+    """What members asked for. `ord` gives the order; `digest` tells a repeated id from a reused one.
+
+    The body and digest of a password are erased when it has been delivered.
+    """
+
+    __tablename__ = "command"
+    __table_args__ = (
+        Index("command_waiting", "notebook_id", "ord", postgresql_where=text("NOT consumed")),
+    )
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    id: str = Field(sa_column=Column(String(64), primary_key=True))
+    ord: int = Field(sa_column=Column(BigInteger, Identity(always=True), nullable=False))
+    by: str = Field(sa_column=Column(Text, nullable=False))
+    body: str | None = Field(default=None, sa_column=Column(JSON))
+    digest: bytes | None = Field(default=None, sa_column=Column(LargeBinary))
+    consumed: bool = Field(sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    at: datetime = Field(sa_column=_time())
+
+
+class Snapshot(SQLModel, table=True):
+    """A fold kept at `seq`, zlib-compressed JSON of format `version`: only to save reading, never the truth."""
+
+    __tablename__ = "snapshot"
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    seq: int = Field(sa_column=Column(BigInteger, nullable=False))
+    version: int = Field(sa_column=Column(Integer, nullable=False))
+    body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class Blob(SQLModel, table=True):
+    """Bytes too large for a frame, by what they are; `notebook_id` says whose right opens them."""
+
+    __tablename__ = "blob"
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    sha256: str = Field(sa_column=Column(String(64), primary_key=True))
+    mime: str = Field(sa_column=Column(Text, nullable=False))
+    encoding: str | None = Field(default=None, sa_column=Column(Text))
+    data: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    at: datetime = Field(sa_column=_time())
+
+
+class Worker(SQLModel, table=True):
+    """A worker process and until when it counts as alive (database clock)."""
+
+    __tablename__ = "worker"
+    id: str = Field(sa_column=Column(String(64), primary_key=True))
+    host: str = Field(sa_column=Column(Text, nullable=False))
+    until: datetime = Field(sa_column=_time(default=False))
+
+
+class Presence(SQLModel, table=True):
+    """Who looks at what, from which web process, until when (database clock)."""
+
+    __tablename__ = "presence"
+    web: str = Field(sa_column=Column(String(64), primary_key=True))
+    place: str = Field(sa_column=Column(String(32), primary_key=True))
+    member: str = Field(sa_column=Column(String(64), primary_key=True))
+    can_decide: bool = Field(sa_column=Column(Boolean, nullable=False))
+    until: datetime = Field(sa_column=_time(default=False))

@@ -1,0 +1,177 @@
+"""What anyone may read: frames, snapshots, blobs, the list of notebooks. Reading never needs ownership."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from engine.frames import Frame
+from engine.notebook import Notebook, fold
+from engine.snapshot import FORMAT, dump, load
+
+Db = asyncpg.Pool[Any]
+
+
+class UnknownNotebook(Exception):
+    """There is no notebook of this id."""
+
+    def __init__(self, notebook_id: str) -> None:
+        super().__init__(f"there is no notebook {notebook_id!r}")
+        self.notebook_id = notebook_id
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookRow:
+    """A line of the list. `changed_seconds`: how long ago it last changed."""
+
+    id: str
+    title: str
+    state: str
+    waiting: int
+    cells: int
+    archived: bool
+    changed_at: datetime
+    changed_seconds: float
+
+
+FRAMES = """
+SELECT seq, at, kind, cell_id, run_id, by, command_id, body FROM frame
+WHERE notebook_id = $1 AND seq > $2 ORDER BY seq LIMIT $3
+"""
+
+# Each notebook gets its own index range; one round trip serves all that changed.
+FRAMES_OF_MANY = """
+SELECT w.id, f.seq, f.at, f.kind, f.cell_id, f.run_id, f.by, f.command_id, f.body
+FROM unnest($1::text[], $2::bigint[]) AS w(id, after)
+CROSS JOIN LATERAL (
+    SELECT * FROM frame WHERE notebook_id = w.id AND seq > w.after ORDER BY seq LIMIT $3
+) f
+"""
+
+LIST = """
+SELECT id, title, state, waiting, cells, archived, changed_at, extract(epoch FROM now() - changed_at)::float8 AS seconds
+FROM notebook WHERE archived = $1 ORDER BY changed_at DESC, id LIMIT $2
+"""
+
+
+def frame_of(row: Any) -> Frame:
+    return Frame(
+        row["seq"], row["at"], row["kind"], row["cell_id"], row["run_id"], row["by"], row["command_id"], row["body"]
+    )
+
+
+async def frames(pool: Db, notebook_id: str, after: int, limit: int = 1000) -> list[Frame]:
+    """Frames after `after`, in order, at most `limit`."""
+    return [frame_of(row) for row in await pool.fetch(FRAMES, notebook_id, after, limit)]
+
+
+async def frames_of_many(pool: Db, after: Sequence[tuple[str, int]], limit: int) -> dict[str, list[Frame]]:
+    """For each (notebook, after): its next frames, at most `limit` each."""
+    found: dict[str, list[Frame]] = {}
+    rows = await pool.fetch(FRAMES_OF_MANY, [key for key, _ in after], [seq for _, seq in after], limit)
+    for row in rows:
+        found.setdefault(row["id"], []).append(frame_of(row))
+    return found
+
+
+async def head(pool: Db, notebook_id: str) -> int:
+    """The last seq. Raises `UnknownNotebook`."""
+    value: int | None = await pool.fetchval("SELECT head FROM notebook WHERE id = $1", notebook_id)
+    if value is None:
+        raise UnknownNotebook(notebook_id)
+    return value
+
+
+async def heads(pool: Db, ids: Sequence[str]) -> dict[str, int]:
+    """The last seq of each notebook that exists."""
+    rows = await pool.fetch("SELECT id, head FROM notebook WHERE id = ANY($1::text[])", list(ids))
+    return {row["id"]: row["head"] for row in rows}
+
+
+async def engines_away(pool: Db, ids: Sequence[str]) -> set[str]:
+    """Those of `ids` that no living worker serves, or could take."""
+    rows = await pool.fetch(
+        """
+        SELECT n.id FROM notebook n
+        WHERE n.id = ANY($1::text[])
+          AND NOT EXISTS (SELECT 1 FROM worker w WHERE w.until > now() AND (n.owner IS NULL OR w.id = n.owner))
+        """,
+        list(ids),
+    )
+    return {row["id"] for row in rows}
+
+
+async def notebooks(pool: Db, archived: bool = False, limit: int = 5000) -> list[NotebookRow]:
+    """The list, last changed first."""
+    return [
+        NotebookRow(
+            row["id"],
+            row["title"],
+            row["state"],
+            row["waiting"],
+            row["cells"],
+            row["archived"],
+            row["changed_at"],
+            row["seconds"],
+        )
+        for row in await pool.fetch(LIST, archived, limit)
+    ]
+
+
+async def load_notebook(pool: Db, notebook_id: str) -> Notebook:
+    """The folded notebook at its head: snapshot and the frames behind it. Raises `UnknownNotebook`."""
+    row = await pool.fetchrow(
+        """
+        SELECT n.head, s.seq, s.version, s.body FROM notebook n LEFT JOIN snapshot s ON s.notebook_id = n.id
+        WHERE n.id = $1
+        """,
+        notebook_id,
+    )
+    if row is None:
+        raise UnknownNotebook(notebook_id)
+    notebook = Notebook(notebook_id)
+    if row["body"] is not None and row["version"] == FORMAT:
+        notebook = load(json.loads(zlib.decompress(row["body"])))
+    while notebook.seq < row["head"]:
+        more = await frames(pool, notebook_id, notebook.seq)
+        if not more:
+            break
+        notebook = fold(notebook, more)
+    return notebook
+
+
+async def save_snapshot(pool: Db, notebook: Notebook) -> None:
+    """Keeps `notebook` as the snapshot at its seq, unless a newer one is there."""
+    body = zlib.compress(json.dumps(dump(notebook), ensure_ascii=False).encode(), 1)
+    await pool.execute(
+        """
+        INSERT INTO snapshot (notebook_id, seq, version, body) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (notebook_id) DO UPDATE SET seq = EXCLUDED.seq, version = EXCLUDED.version, body = EXCLUDED.body
+        WHERE snapshot.seq < EXCLUDED.seq OR snapshot.version <> EXCLUDED.version
+        """,
+        notebook.id,
+        notebook.seq,
+        FORMAT,
+        body,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BlobData:
+    """Bytes, what they are, and how they are packed (`gzip` or None)."""
+
+    mime: str
+    encoding: str | None
+    data: bytes
+
+
+async def blob(pool: Db, sha256: str) -> BlobData | None:
+    """The blob of this digest."""
+    row = await pool.fetchrow("SELECT mime, encoding, data FROM blob WHERE sha256 = $1 LIMIT 1", sha256)
+    return None if row is None else BlobData(row["mime"], row["encoding"], row["data"])

@@ -1,0 +1,253 @@
+"""The group-commit writer: what many engines want to commit at the same moment becomes one statement.
+
+One statement is one round trip and one transaction: it locks the notebook rows in id order, hands out numbers where the
+epoch and the head still match, inserts the frames, marks commands, and sends the hint. A notebook that another engine
+took over falls out of the batch by the UPDATE's own condition; the rest commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from engine.frames import Draft
+
+BATCH_STEPS = 500
+BATCH_BYTES = 8 * 1024 * 1024
+RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+HINT_NOTEBOOKS = 150  # ids and heads of so many fit a hint of 7,000 bytes; beyond, the hint is "*"
+
+
+class FencedStep(Exception):
+    """Another engine owns the notebook: this one must stop without another word."""
+
+
+class BadStep(Exception):
+    """The database refuses the content of this step. Nothing of it was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What lists show of a notebook, and whether it needs an engine (`awake`)."""
+
+    title: str
+    state: str
+    waiting: int
+    cells: int
+    archived: bool
+    awake: bool
+
+
+@dataclass(slots=True)
+class Step:
+    """What an engine commits at once. `base` is the head it decided on: the frames become base+1, base+2, …"""
+
+    notebook_id: str
+    epoch: int
+    base: int
+    drafts: Sequence[Draft]
+    consumed: Sequence[str] = ()
+    erase: Sequence[str] = ()
+    projection: Projection | None = None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = sum(len(draft.body) for draft in self.drafts)
+
+
+STEP = """
+WITH wanted AS (
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::int[],
+                         $8::int[], $9::bool[], $10::bool[])
+             AS w(id, epoch, base, k, title, state, waiting, cells, archived, awake)
+), locked AS (
+    SELECT id FROM notebook WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE
+), moved AS (
+    UPDATE notebook n SET
+        head = n.head + w.k,
+        title = coalesce(w.title, n.title),
+        state = coalesce(w.state, n.state),
+        waiting = coalesce(w.waiting, n.waiting),
+        cells = coalesce(w.cells, n.cells),
+        archived = coalesce(w.archived, n.archived),
+        awake = coalesce(w.awake, n.awake),
+        changed_at = CASE WHEN w.k > 0 THEN now() ELSE n.changed_at END
+    FROM wanted w JOIN locked USING (id)
+    WHERE n.id = w.id AND n.epoch = w.epoch AND n.head = w.base
+    RETURNING n.id, w.base, n.head
+), written AS (
+    INSERT INTO frame (notebook_id, seq, at, kind, cell_id, run_id, by, command_id, body)
+    SELECT f.id, m.base + f.i, now(), f.kind, f.cell_id, f.run_id, f.by, f.command_id, f.body::json
+    FROM unnest($11::text[], $12::int[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[])
+             AS f(id, i, kind, cell_id, run_id, by, command_id, body)
+    JOIN moved m ON m.id = f.id
+), used AS (
+    UPDATE command c SET
+        consumed = true,
+        body = CASE WHEN u.erase THEN NULL ELSE c.body END,
+        digest = CASE WHEN u.erase THEN NULL ELSE c.digest END
+    FROM unnest($19::text[], $20::text[], $21::bool[]) AS u(id, command_id, erase) JOIN moved m ON m.id = u.id
+    WHERE c.notebook_id = u.id AND c.id = u.command_id
+), hint AS (
+    SELECT CASE WHEN count(*) > $22::int THEN '*' ELSE string_agg(id || ':' || head, ' ') END AS payload FROM moved
+)
+SELECT m.id, m.base, now() AS at, pg_notify('nightbook_frames', h.payload) FROM hint h, moved m
+"""
+
+
+def arguments(steps: Sequence[Step]) -> list[Any]:
+    """The parameters of `STEP`, column by column."""
+    columns: list[list[Any]] = [[] for _ in range(21)]
+    for step in steps:
+        projection = step.projection
+        row: tuple[Any, ...] = (step.notebook_id, step.epoch, step.base, len(step.drafts))
+        if projection is None:
+            row += (None,) * 6
+        else:
+            row += (
+                projection.title,
+                projection.state,
+                projection.waiting,
+                projection.cells,
+                projection.archived,
+                projection.awake,
+            )
+        for column, value in zip(columns[:10], row, strict=True):
+            column.append(value)
+        for number, draft in enumerate(step.drafts, 1):
+            fields = (
+                step.notebook_id,
+                number,
+                draft.kind,
+                draft.cell_id,
+                draft.run_id,
+                draft.by,
+                draft.command_id,
+                draft.body,
+            )
+            for column, value in zip(columns[10:18], fields, strict=True):
+                column.append(value)
+        for command_id in step.consumed:
+            columns[18].append(step.notebook_id)
+            columns[19].append(command_id)
+            columns[20].append(command_id in step.erase)
+    return [*columns, HINT_NOTEBOOKS]
+
+
+class Writer:
+    """Takes steps from engines and commits them together. Lives on the store's loop.
+
+    While the database is away it holds what it has and tries again: engines wait, and through them the programs.
+    `away` says so.
+    """
+
+    def __init__(self, pool: asyncpg.Pool[Any]) -> None:
+        self._pool = pool
+        self._waiting: list[tuple[Step, asyncio.Future[datetime]]] = []
+        self._wake = asyncio.Event()
+        self.away = False
+        self.commits = 0
+
+    async def commit(self, step: Step) -> datetime:
+        """Commits `step`, with others; returns its time. Raises `FencedStep` or `BadStep`."""
+        future: asyncio.Future[datetime] = asyncio.get_running_loop().create_future()
+        self._waiting.append((step, future))
+        self._wake.set()
+        return await future
+
+    async def run(self) -> None:
+        """Serves for ever."""
+        while True:
+            await self._wake.wait()
+            batch = self._take()
+            if batch:
+                await self._batch(batch)
+
+    def _take(self) -> list[tuple[Step, asyncio.Future[datetime]]]:
+        """The steps for one statement, at most one a notebook: a second one builds on the first one's head."""
+        batch: list[tuple[Step, asyncio.Future[datetime]]] = []
+        later: list[tuple[Step, asyncio.Future[datetime]]] = []
+        seen: set[str] = set()
+        size = 0
+        for entry in self._waiting:
+            step, future = entry
+            if future.done():  # its engine was cancelled while it waited
+                continue
+            if step.notebook_id in seen or len(batch) >= BATCH_STEPS or (batch and size + step.size > BATCH_BYTES):
+                later.append(entry)
+                continue
+            seen.add(step.notebook_id)
+            size += step.size
+            batch.append(entry)
+        self._waiting = later
+        if not later:
+            self._wake.clear()
+        return batch
+
+    async def _batch(self, batch: list[tuple[Step, asyncio.Future[datetime]]]) -> None:
+        try:
+            rows = await self._execute([step for step, _ in batch])
+        except asyncpg.PostgresError as error:
+            if len(batch) == 1:
+                _fail(batch[0][1], BadStep(f"{type(error).__name__}: {error}"))
+                return
+            for entry in batch:  # only the one at fault fails
+                await self._batch([entry])
+            return
+        done = {row["id"]: row["at"] for row in rows}
+        for step, future in batch:
+            if step.notebook_id in done:
+                if not future.done():
+                    future.set_result(done[step.notebook_id])
+            else:
+                await self._explain(step, future)
+
+    async def _execute(self, steps: Sequence[Step]) -> Sequence[Any]:
+        values = arguments(steps)
+        attempt = 0
+        while True:
+            try:
+                async with self._pool.acquire() as connection:
+                    rows = await connection.fetch(STEP, *values)
+                self.commits += 1
+                self.away = False
+                return rows
+            except UNREACHABLE:
+                self.away = True
+                await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
+                attempt += 1
+
+    async def _explain(self, step: Step, future: asyncio.Future[datetime]) -> None:
+        """The step did not apply: fenced, or committed already by an attempt whose answer was lost."""
+        with contextlib.suppress(*UNREACHABLE):
+            async with self._pool.acquire() as connection:
+                row = await connection.fetchrow("SELECT epoch, head, now() AS at FROM notebook WHERE id = $1", step.notebook_id)
+            if row is not None and row["epoch"] == step.epoch and row["head"] == step.base + len(step.drafts):
+                if not future.done():
+                    future.set_result(row["at"])
+                return
+        _fail(future, FencedStep(step.notebook_id))
+
+
+UNREACHABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InternalClientError,
+)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

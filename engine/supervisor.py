@@ -1,0 +1,184 @@
+"""The nursery of session engines of one worker: wakes notebooks that need one, takes over from workers that died."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from engine.ids import new_id
+from engine.journal import Journal
+from engine.sandbox.client import SandboxConfig
+from engine.session import Session, SessionConfig
+from engine.store.ownership import BEAT_SECONDS
+from engine.store.reading import UnknownNotebook
+from engine.store.steps import UNREACHABLE
+
+log = logging.getLogger(__name__)
+
+
+def host_name() -> str:
+    """This machine, by the id its system gives it: host names repeat among containers."""
+    with contextlib.suppress(OSError):
+        return f"{socket.gethostname()}-{Path('/etc/machine-id').read_text().strip()[:8]}"
+    return socket.gethostname()
+
+
+class WorkerLock:
+    """A lock file held for life: who can take it knows that the worker is dead, whatever its pid became."""
+
+    def __init__(self, folder: Path, worker_id: str) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = folder / f"{worker_id}.lock"
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def close(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._file)
+
+    @staticmethod
+    def dead(folder: Path, worker_id: str) -> bool:
+        """Whether the worker's lock is there and free."""
+        path = folder / f"{worker_id}.lock"
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        else:
+            path.unlink(missing_ok=True)
+            return True
+        finally:
+            os.close(file)
+
+
+class Supervisor:
+    """Runs session engines. `serve` runs until cancelled and then releases what it owns.
+
+    `locks` is a folder that workers of this host and data share; `poll` seconds stand behind a lost hint.
+    """
+
+    def __init__(
+        self, journal: Journal, sandbox: SandboxConfig, locks: Path, *, poll: float, sandbox_idle: float, kernel_idle: float
+    ) -> None:
+        self.worker_id = f"w-{new_id()}"
+        self.host = host_name()
+        self.ready = trio.Event()
+        self._journal = journal
+        self._locks = locks
+        self._poll = poll
+        self._config = SessionConfig(sandbox, self.worker_id, sandbox_idle, kernel_idle)
+        self._sessions: dict[str, Session | None] = {}
+        self._again: set[str] = set()
+        self._look = trio.Event()
+        self._nursery: trio.Nursery | None = None
+
+    def statistics(self) -> dict[str, Any]:
+        """Sessions awake now, and statements committed."""
+        return {"sessions": len(self._sessions), "commits": self._journal.commits, "worker": self.worker_id}
+
+    def hint(self, notebook_id: str) -> None:
+        """A command may wait for the notebook; "*": anywhere."""
+        if self._nursery is None:
+            return
+        if notebook_id == "*":
+            self._look.set()
+        else:
+            self._wake(notebook_id)
+
+    async def serve(self) -> None:
+        lock = WorkerLock(self._locks, self.worker_id)
+        try:
+            await self._bury_dead()
+            await self._journal.beat(self.worker_id, self.host)
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._beat)
+                nursery.start_soon(self._watch)
+        finally:
+            with trio.CancelScope(shield=True), trio.move_on_after(5), contextlib.suppress(*UNREACHABLE):
+                await self._journal.bury([self.worker_id])
+            lock.close()
+
+    async def _beat(self) -> None:
+        while True:
+            await trio.sleep(BEAT_SECONDS)
+            try:
+                if not await self._journal.beat(self.worker_id, self.host):
+                    log.warning("this worker was taken for dead; what others took over meanwhile stays with them")
+                await self._bury_dead()
+                await self._journal.forget_presence()
+            except UNREACHABLE as error:
+                log.warning("database away: %s", error)
+
+    async def _bury_dead(self) -> None:
+        """Workers of this host whose process is gone need no 15 s to be known for dead."""
+        dead = [
+            worker
+            for worker in await self._journal.living(self.host)
+            if worker != self.worker_id and WorkerLock.dead(self._locks, worker)
+        ]
+        if dead:
+            log.info("workers found dead: %s", ", ".join(dead))
+            await self._journal.bury(dead)
+            self._look.set()
+
+    async def _watch(self) -> None:
+        """Looks at everything: at the start, after a lost connection, and every few seconds behind lost hints."""
+        while True:
+            self._look = trio.Event()
+            try:
+                for notebook_id in await self._journal.wanted():
+                    self._wake(notebook_id)
+                for notebook_id in await self._journal.owned_with_commands(self.worker_id):
+                    self._wake(notebook_id)
+                self.ready.set()
+            except UNREACHABLE as error:
+                log.warning("database away: %s", error)
+            with trio.move_on_after(self._poll):
+                await self._look.wait()
+
+    def _wake(self, notebook_id: str) -> None:
+        assert self._nursery is not None
+        if notebook_id not in self._sessions:
+            self._sessions[notebook_id] = None
+            self._nursery.start_soon(self._own, notebook_id)
+            return
+        self._again.add(notebook_id)
+        session = self._sessions[notebook_id]
+        if session is not None:
+            session.poke()
+
+    async def _own(self, notebook_id: str) -> None:
+        """Takes the notebook and serves it until its engine ends; again if it was asked for while it ended."""
+        try:
+            while True:
+                self._again.discard(notebook_id)
+                claim = await self._journal.claim(notebook_id, self.worker_id)
+                if claim is None:
+                    return
+                session = Session(notebook_id, claim, self._journal, self._config)
+                self._sessions[notebook_id] = session
+                self._again.discard(notebook_id)
+                await session.run()
+                if notebook_id not in self._again:
+                    return
+                self._sessions[notebook_id] = None
+        except (UnknownNotebook, *UNREACHABLE) as error:
+            log.warning("notebook %s: %s", notebook_id, error)
+        except Exception:
+            # One notebook's fault is not the others'. It stays wanted: the next poll tries again.
+            log.exception("notebook %s: its engine failed", notebook_id)
+        finally:
+            self._sessions.pop(notebook_id, None)
+            self._again.discard(notebook_id)
