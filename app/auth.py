@@ -327,9 +327,9 @@ async def _read(receive: Receive) -> bytes:
 
 
 async def _answer(send: Send, status: HTTPStatus, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
-    length = (b"content-length", str(len(body)).encode())
-    fresh = (b"cache-control", b"no-store")
-    await send({"type": "http.response.start", "status": status, "headers": [*_ALWAYS, fresh, length, *headers]})
+    length, fresh = (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-store")
+    every = dict([*_ALWAYS, fresh, length, *headers])
+    await send({"type": "http.response.start", "status": status, "headers": list(every.items())})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -342,6 +342,7 @@ async def _send_login(send: Send, path: str, message: str) -> None:
         (b"content-type", b"text/html; charset=utf-8"),
         (b"content-security-policy", _LOGIN_POLICY.encode()),
         (b"x-frame-options", b"DENY"),
+        (b"referrer-policy", b"same-origin"),  # under no-referrer the form would be sent with "Origin: null"
     ]
     await _answer(send, HTTPStatus.UNAUTHORIZED, headers, login_page(path, message))
 

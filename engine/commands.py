@@ -5,9 +5,9 @@ Here a command is checked for its shape; whether it can be applied is the engine
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from engine.frames import CellKind
 
@@ -89,7 +89,7 @@ class RunAll(CommandBase):
 
 
 class Stop(CommandBase):
-    """Stops a run (`run_id`), the run of a cell (`cell_id`), or everything. Stopping what runs drops what is queued behind."""
+    """Stops a run (`run_id`), the run of a cell (`cell_id`), or all. Stopping what runs drops what is queued behind."""
 
     kind: Literal["stop"]
     run_id: Id | None = None
@@ -146,7 +146,12 @@ Command = Annotated[
     Field(discriminator="kind"),
 ]
 
-ADAPTER: TypeAdapter[Command] = TypeAdapter(Command)
+
+class CommandModel(RootModel[Command]):
+    """Any command, told apart by `kind`."""
+
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Invalid(Exception):
@@ -161,12 +166,17 @@ class TooLarge(Exception):
     """A source over `SOURCE_LIMIT`."""
 
 
-def parse(value: Any) -> Command:
-    """The command in `value` (decoded JSON). Raises `Invalid`, which names the fields, or `TooLarge`."""
+def validate(model: type[Model], value: Any) -> Model:
+    """`value` (decoded JSON) as `model`. Raises `Invalid`, which names the fields."""
     try:
-        command = ADAPTER.validate_python(value)
+        return model.model_validate(value)
     except ValidationError as error:
         raise Invalid(*explain(error)) from None
+
+
+def parse(value: Any) -> Command:
+    """The command in `value` (decoded JSON). Raises `Invalid`, which names the fields, or `TooLarge`."""
+    command = validate(CommandModel, value).root
     for text in (getattr(command, "source", None), getattr(command, "insert", None)):
         check_source(text)
     return command
@@ -175,7 +185,9 @@ def parse(value: Any) -> Command:
 def check_source(text: str | None) -> None:
     """Raises `TooLarge` for a source of more than `SOURCE_LIMIT` bytes."""
     if text is not None and len(text.encode("utf-8", "surrogatepass")) > SOURCE_LIMIT:
-        raise TooLarge(f"a cell holds at most {SOURCE_LIMIT // 1024} KiB of source; put the rest in a file or a second cell")
+        raise TooLarge(
+            f"a cell holds at most {SOURCE_LIMIT // 1024} KiB of source; put the rest in a file or a second cell"
+        )
 
 
 def explain(error: ValidationError) -> tuple[str, list[dict[str, Any]]]:

@@ -6,7 +6,7 @@ sandbox that follow from them; the session commits first and acts after, and eac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +84,15 @@ def _after(notebook: Notebook, after: str | None) -> str | None:
 
 def _added(cell_id: str, kind: str, source: str, after: str | None, by: str, command_id: str, **more: Any) -> Draft:
     return draft(
-        "cell", event="added", cell_id=cell_id, by=by, command_id=command_id, kind=kind, source=source, after=after, **more
+        "cell",
+        event="added",
+        cell_id=cell_id,
+        by=by,
+        command_id=command_id,
+        kind=kind,
+        source=source,
+        after=after,
+        **more,
     )
 
 
@@ -274,7 +282,7 @@ _DECISIONS: dict[type[Any], Callable[[Notebook, Any, str], Plan]] = {
 }
 
 
-def first_frames(title: str, cells: list[tuple[str, str, str]], by: str) -> list[Draft]:
+def first_frames(title: str, cells: Sequence[tuple[str, str, str]], by: str) -> list[Draft]:
     """The frames a new notebook begins with; `cells` as (id, kind, source)."""
     drafts = [draft("session", event="created", title=title, by=by)]
     before: str | None = None

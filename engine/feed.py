@@ -1,8 +1,8 @@
 """The feed: frames to viewers. A bounded hot buffer per watched notebook, the journal behind it.
 
-A viewer is a cursor, never a queue: it asks for what comes after the last frame it has. So nobody waits for a slow one,
-and one that falls behind the buffer reads the journal. Lives in the web half's loop; knows hints, rows and the fold, but
-no page and no request.
+A viewer is a cursor, never a queue: it asks for what comes after the last frame it has. So nobody waits for a slow
+one, and one that falls behind the buffer reads the journal. Lives in the web half's loop; knows hints, rows and the
+fold, but no page and no request.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class _Channel:
         self.left_at = time.monotonic()
         self.away = False
         self.people: list[str] = []
+        self.recent = bool(notebook.runs)  # something ran while it was watched
 
     def push(self, frames: list[Frame]) -> None:
         for frame in frames:
@@ -71,6 +72,7 @@ class _Channel:
             self.frames.append(frame)
             self.bytes += len(frame.text) + 200
             self.notebook = apply(self.notebook, frame)
+            self.recent = self.recent or frame.kind == "run"
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
@@ -110,7 +112,7 @@ class Subscription:
 
     @property
     def engine(self) -> str:
-        """"here", or "away" while no living worker serves the notebook or could."""
+        """ "here", or "away" while no living worker serves the notebook or could."""
         return "away" if self._channel.away else "here"
 
     @property
@@ -363,8 +365,10 @@ class Feed:
         total = sum(channel.bytes for channel in self._channels.values())
         for key in unwatched:
             channel = self._channels[key]
-            busy = bool(channel.notebook.runs)
-            if total > self._config.total_bytes or now - channel.left_at > self._config.replay_seconds or not busy and now - channel.left_at > 30:
+            # A run that is not over, or just ended, is what people come back for: it stays hot for longer.
+            idle = now - channel.left_at
+            allowed = self._config.replay_seconds if channel.recent else min(30.0, self._config.replay_seconds)
+            if total > self._config.total_bytes or (idle > allowed and not channel.notebook.runs):
                 total -= channel.bytes
                 del self._channels[key]
         for channel in sorted(self._channels.values(), key=lambda item: -item.bytes):
@@ -373,5 +377,3 @@ class Feed:
             total -= channel.bytes
             channel.trim(self._config.frames, channel.bytes // 2)
             total += channel.bytes
-
-

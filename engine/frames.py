@@ -31,7 +31,7 @@ class Body(BaseModel):
 
 
 class SessionBody(Body):
-    """The notebook and its engine: created, renamed, archived, unarchived; woke, resumed, slept; the sandbox's state."""
+    """The notebook and its engine: created, renamed, archived …; woke, resumed, slept; the sandbox's state."""
 
     event: Literal["created", "renamed", "archived", "unarchived", "woke", "resumed", "slept", "sandbox"]
     title: str | None = None
@@ -48,8 +48,8 @@ class SessionBody(Body):
 class CellBody(Body):
     """The document: a cell added, edited (a splice on version `base`), moved, deleted, restored.
 
-    `at`, and the lengths of `remove` and `insert`, count code points. `after` is the cell that stands before it, null for
-    the first place. `beside` names the cell whose overlapping edit made this one.
+    `at`, and the lengths of `remove` and `insert`, count code points. `after` is the cell that stands before it, null
+    for the first place. `beside` names the cell whose overlapping edit made this one.
     """
 
     event: Literal["added", "edited", "moved", "deleted", "restored"]
@@ -231,6 +231,7 @@ def _finite(value: Any) -> Any:
 
 def draft(
     kind: str,
+    /,
     *,
     cell_id: str | None = None,
     run_id: str | None = None,

@@ -49,7 +49,11 @@ class Journal:
 
     async def _open(self, hint: Callable[[str], None]) -> None:
         self._pool = await asyncpg.create_pool(
-            self._dsn, min_size=2, max_size=POOL_SIZE, command_timeout=60, server_settings={"application_name": "nightbook store"}
+            self._dsn,
+            min_size=2,
+            max_size=POOL_SIZE,
+            command_timeout=60,
+            server_settings={"application_name": "nightbook store"},
         )
         self._writer = Writer(self._pool)
         loop = asyncio.get_running_loop()

@@ -83,7 +83,7 @@ class SandboxState:
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """The folded notebook. `cells` holds the cells by id, `order` their places, `runs` those not ended, oldest first."""
+    """The folded notebook. `cells` holds the cells by id, `order` their places, `runs` those not over, by age."""
 
     id: str
     title: str = ""
@@ -219,14 +219,17 @@ def _cell(notebook: Notebook, frame: Frame) -> dict[str, Any]:
                 body.get("insert", ""),
                 frame.by,
             )
-            return _with_cell(
-                notebook,
-                cell_id,
-                source=edit.on(cell.source),
-                version=frame.seq,
-                edits=(*cell.edits, edit)[-EDITS_KEPT:],
-                kind=body.get("kind", cell.kind),
-            ) | changed
+            return (
+                _with_cell(
+                    notebook,
+                    cell_id,
+                    source=edit.on(cell.source),
+                    version=frame.seq,
+                    edits=(*cell.edits, edit)[-EDITS_KEPT:],
+                    kind=body.get("kind", cell.kind),
+                )
+                | changed
+            )
         case "moved" if cell is not None:
             return {"order": place(notebook.order, cell_id, body.get("after")), **changed}
         case "deleted" if cell is not None:

@@ -70,9 +70,7 @@ class Records:
         return batch
 
 
-async def frames_of(
-    notebook: Notebook, sandbox_id: str, batch: list[Record], blobs: BlobStore
-) -> list[Draft]:
+async def frames_of(notebook: Notebook, sandbox_id: str, batch: list[Record], blobs: BlobStore) -> list[Draft]:
     """The frames of `batch`, in its order."""
     drafts: list[Draft] = []
     current = notebook

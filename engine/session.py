@@ -210,7 +210,14 @@ class Session:
         await self._journal.save_snapshot(self.notebook)
         self._snapshot_seq = self.notebook.seq
 
-    async def _commit(self, drafts: Sequence[Draft], *, consumed: Sequence[str] = (), erase: Sequence[str] = (), awake: bool | None = None) -> None:
+    async def _commit(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        consumed: Sequence[str] = (),
+        erase: Sequence[str] = (),
+        awake: bool | None = None,
+    ) -> None:
         """Commits one step and folds it. Lists see it at the same moment as the journal."""
         if not drafts and not consumed:
             return
@@ -219,9 +226,7 @@ class Session:
             after = preview(self.notebook, drafts)
             if awake is None:
                 awake = bool(after.runs) or after.sandbox.state in ("awake", "starting")
-            projection = Projection(
-                after.title, after.state, after.waiting, len(after.order), after.archived, awake
-            )
+            projection = Projection(after.title, after.state, after.waiting, len(after.order), after.archived, awake)
         step = Step(self.id, self.epoch, self.notebook.seq, drafts, consumed, erase, projection)
         at = await self._journal.commit(step)
         self.notebook = fold(self.notebook, frames_from(self.notebook, drafts, at))
@@ -247,7 +252,9 @@ class Session:
             raise
         except Exception:
             log.exception("notebook %s: command %s", self.id, command_id)
-            await self._refuse(command_id, by, str(body.get("kind")), "this command failed inside Nightbook; see its log")
+            await self._refuse(
+                command_id, by, str(body.get("kind")), "this command failed inside Nightbook; see its log"
+            )
             return
         try:
             erase = [command_id] if plan.deliver is not None else []
@@ -326,7 +333,9 @@ class Session:
                 continue
             # It did not start: whoever waits for it is told; nothing ran.
             drafts = [draft("session", event="sandbox", state="lost", kernel="none", reason=f"did not start: {news}")]
-            drafts += [decide.end(run, "error", f"the sandbox did not start: {news}") for run in self.notebook.runs.values()]
+            drafts += [
+                decide.end(run, "error", f"the sandbox did not start: {news}") for run in self.notebook.runs.values()
+            ]
             await self._commit(drafts)
 
     def _execute(self, run: Run) -> None:
@@ -387,7 +396,14 @@ class Session:
             except BadStep as error:
                 log.error("notebook %s: records up to %s: %s", self.id, batch[-1]["n"], error)
                 await self._commit(
-                    [draft("session", event="sandbox", reason=f"output refused: {error}", src=(sandbox_id, batch[-1]["n"]))]
+                    [
+                        draft(
+                            "session",
+                            event="sandbox",
+                            reason=f"output refused: {error}",
+                            src=(sandbox_id, batch[-1]["n"]),
+                        )
+                    ]
                 )
             self._request("ack", batch[-1]["n"])
             if self._commands_changed:  # a stop must not wait behind a flood

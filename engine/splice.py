@@ -49,7 +49,8 @@ class OutOfRange(Exception):
 def rebase(source: str, version: int, edits: Sequence[Edit], base: int, at: int, length: int, insert: str) -> Edit:
     """The splice (`at`, `length` removed, `insert`) made on version `base`, as an edit of today's `source`.
 
-    `edits` are those that led to `version`, oldest first; the edit's own `version` comes with its frame (0 here). Raises `Overlap`, `BaseGone` or `OutOfRange`.
+    `edits` are those that led to `version`, oldest first. The `version` of what comes back is 0: it is its frame's seq.
+    Raises `Overlap`, `BaseGone` or `OutOfRange`.
     """
     later: list[Edit] = []
     if base != version:

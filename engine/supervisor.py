@@ -69,7 +69,14 @@ class Supervisor:
     """
 
     def __init__(
-        self, journal: Journal, sandbox: SandboxConfig, locks: Path, *, poll: float, sandbox_idle: float, kernel_idle: float
+        self,
+        journal: Journal,
+        sandbox: SandboxConfig,
+        locks: Path,
+        *,
+        poll: float,
+        sandbox_idle: float,
+        kernel_idle: float,
     ) -> None:
         self.worker_id = f"w-{new_id()}"
         self.host = host_name()

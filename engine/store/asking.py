@@ -6,14 +6,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from engine.frames import Draft, clean, encode
 from engine.store.reading import UnknownNotebook
 
-Db = asyncpg.Pool[Any]
+if TYPE_CHECKING:
+    Db = asyncpg.Pool[Any]
 
 
 class IdReused(Exception):

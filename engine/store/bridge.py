@@ -82,5 +82,3 @@ class Bridge:
         self.loop.call_soon_threadsafe(begin)
         result: T = await trio.lowlevel.wait_task_rescheduled(abort)
         return result
-
-

@@ -24,7 +24,7 @@ async def listen(
     connected: Callable[[], None],
     away: Callable[[], None],
 ) -> None:
-    """Serves for ever: calls a channel's function with each payload, `connected` after each LISTEN, `away` when cut off."""
+    """Serves for ever: a channel's function gets each payload; `connected` follows each LISTEN, `away` each cut."""
     attempt = 0
     while True:
         connection: asyncpg.Connection[Any] | None = None

@@ -32,8 +32,8 @@ def _time(default: bool = True) -> Column[datetime]:
 class Notebook(SQLModel, table=True):
     """One row a notebook: who owns it, how far its journal goes, and what lists show of it.
 
-    `awake`: it needs an engine though nobody asks (a run is not over, or its sandbox is up). No index on anything that a
-    step writes, and room on the page (fillfactor), so that a step is a heap-only update.
+    `awake`: it needs an engine though nobody asks (a run is not over, or its sandbox is up). No index on anything
+    that a step writes, and room on the page (fillfactor), so that a step is a heap-only update.
     """
 
     __tablename__ = "notebook"
@@ -74,9 +74,7 @@ class Command(SQLModel, table=True):
     """
 
     __tablename__ = "command"
-    __table_args__ = (
-        Index("command_waiting", "notebook_id", "ord", postgresql_where=text("NOT consumed")),
-    )
+    __table_args__ = (Index("command_waiting", "notebook_id", "ord", postgresql_where=text("NOT consumed")),)
     notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
     id: str = Field(sa_column=Column(String(64), primary_key=True))
     ord: int = Field(sa_column=Column(BigInteger, Identity(always=True), nullable=False))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-Db = asyncpg.Pool[Any]
+if TYPE_CHECKING:
+    Db = asyncpg.Pool[Any]
 
 ALIVE_SECONDS = 15
 BEAT_SECONDS = 5.0

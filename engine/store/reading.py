@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
@@ -15,7 +15,8 @@ from engine.frames import Frame
 from engine.notebook import Notebook, fold
 from engine.snapshot import FORMAT, dump, load
 
-Db = asyncpg.Pool[Any]
+if TYPE_CHECKING:
+    Db = asyncpg.Pool[Any]
 
 
 class UnknownNotebook(Exception):

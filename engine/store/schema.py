@@ -1,4 +1,4 @@
-"""Brings a database to the current schema. alembic (and SQLAlchemy with it) is imported only when there is work to do."""
+"""Brings a database to the current schema. alembic, and SQLAlchemy with it, is imported only when there is work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ async def migrate(dsn: str) -> None:
         try:
             revision = await _revision(connection)
             if revision is not None and revision > HEAD:
-                raise SchemaNewer(f"the database has schema {revision}, this Nightbook knows up to {HEAD}: update Nightbook")
+                raise SchemaNewer(
+                    f"the database has schema {revision}, this Nightbook knows up to {HEAD}: update Nightbook"
+                )
             if revision != HEAD:
                 await _upgrade(dsn)
         finally:

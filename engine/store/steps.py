@@ -227,7 +227,9 @@ class Writer:
         """The step did not apply: fenced, or committed already by an attempt whose answer was lost."""
         with contextlib.suppress(*UNREACHABLE):
             async with self._pool.acquire() as connection:
-                row = await connection.fetchrow("SELECT epoch, head, now() AS at FROM notebook WHERE id = $1", step.notebook_id)
+                row = await connection.fetchrow(
+                    "SELECT epoch, head, now() AS at FROM notebook WHERE id = $1", step.notebook_id
+                )
             if row is not None and row["epoch"] == step.epoch and row["head"] == step.base + len(step.drafts):
                 if not future.done():
                     future.set_result(row["at"])

@@ -1,0 +1,219 @@
+"""Notebooks over HTTP: list, create, read, ask, and follow their frames as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.api.problems import RESPONSES
+from engine import commands, decide
+from engine.feed import Feed, Reset, Subscription
+from engine.frames import CellKind, FrameOut
+from engine.ids import new_id
+from engine.snapshot import view
+from engine.store import asking, reading
+
+HEARTBEAT_SECONDS = 4.0
+PAGE_FRAMES = 1000
+STREAM_BYTES = 1024 * 1024  # frames joined in one write
+BODY_LIMIT = 4 * 1024 * 1024
+CREATE_CELLS = 1000
+MAX_SEQ = 2**63 - 1
+
+
+class NewCell(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    kind: CellKind = "python"
+    source: str = ""
+
+
+class NewNotebook(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    title: commands.Title = "Untitled notebook"
+    cells: list[NewCell] = Field(default_factory=list, max_length=CREATE_CELLS)
+
+
+class CellMade(BaseModel):
+    id: str
+    kind: CellKind
+
+
+class NotebookMade(BaseModel):
+    id: str
+    seq: int
+    cells: list[CellMade]
+
+
+class NotebookLine(BaseModel):
+    """A notebook in the list. `state`: idle, queued, running, waiting or error."""
+
+    id: str
+    title: str
+    state: str
+    waiting: int
+    cells: int
+    archived: bool
+    changed_at: str
+
+
+class CommandTaken(BaseModel):
+    id: str
+
+
+class FramePage(BaseModel):
+    frames: list[FrameOut]
+    head: int
+
+
+async def body_of(request: Request) -> Any:
+    """The request's JSON. Raises `commands.Invalid` or `commands.TooLarge`."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_LIMIT:
+            raise commands.TooLarge(f"a request holds at most {BODY_LIMIT // 2**20} MiB")
+        parts.append(part)
+    try:
+        return json.loads(b"".join(parts))
+    except (ValueError, RecursionError) as error:
+        raise commands.Invalid(f"body: not JSON ({error})") from None
+
+
+def member(request: Request) -> str:
+    """Who asks, as the door found out."""
+    name: str = request.scope["nightbook.member"]
+    return name
+
+
+def router(feed: Feed) -> APIRouter:
+    """The routes below /api/v1/notebooks."""
+    routes = APIRouter(prefix="/api/v1/notebooks", tags=["notebooks"], responses=RESPONSES)
+
+    @routes.get("", summary="List notebooks")
+    async def notebooks(archived: bool = False) -> list[NotebookLine]:
+        return [
+            NotebookLine(
+                id=row.id,
+                title=row.title,
+                state=row.state,
+                waiting=row.waiting,
+                cells=row.cells,
+                archived=row.archived,
+                changed_at=row.changed_at.isoformat(),
+            )
+            for row in await feed.notebooks(archived)
+        ]
+
+    @routes.post(
+        "", status_code=201, summary="Create a notebook", response_model=NotebookMade, openapi_extra=_body(NewNotebook)
+    )
+    async def create(request: Request) -> NotebookMade:
+        wanted = commands.validate(NewNotebook, await body_of(request))
+        for cell in wanted.cells:
+            commands.check_source(cell.source)
+        notebook_id = new_id()
+        cells = [(new_id(), cell.kind, cell.source) for cell in wanted.cells]
+        drafts = decide.first_frames(wanted.title, cells, member(request))
+        seq = await asking.create(feed.pool, notebook_id, wanted.title, drafts, len(cells))
+        return NotebookMade(
+            id=notebook_id, seq=seq, cells=[CellMade(id=cell_id, kind=kind) for cell_id, kind, _ in cells]
+        )
+
+    @routes.get("/{notebook_id}", summary="Read a notebook, folded at its head")
+    async def notebook(notebook_id: str, request: Request) -> dict[str, Any]:
+        subscription = await feed.attach(notebook_id, after=None, member=member(request), operator=False)
+        try:
+            return view(await subscription.snapshot())
+        finally:
+            subscription.close()
+
+    @routes.post(
+        "/{notebook_id}/commands",
+        status_code=202,
+        summary="Ask for something",
+        description="Answered after the command is stored. The same id and body again is the same command.",
+        response_model=CommandTaken,
+        openapi_extra=_body(commands.CommandModel),
+    )
+    async def command(notebook_id: str, request: Request) -> CommandTaken:
+        wanted = await asyncio.to_thread(commands.parse, await body_of(request))
+        body = wanted.model_dump(mode="json", exclude_defaults=True)
+        await asking.ask(feed.pool, notebook_id, member(request), wanted.id, body)
+        return CommandTaken(id=wanted.id)
+
+    @routes.get(
+        "/{notebook_id}/frames",
+        summary="Read frames, or follow them as server-sent events",
+        response_model=FramePage,
+        responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+        description=(
+            "Frames after `after`, without gap or repetition. Followed: events `frame` (id = seq), `reset` (data = the "
+            "folded notebook, id = its seq; sent when the cursor cannot be continued) and `heartbeat` every 4 s. With "
+            "`follow=false`: one page of at most 1,000 frames and the head."
+        ),
+    )
+    async def frames(
+        notebook_id: str,
+        request: Request,
+        after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="The last seq the reader has")] = 0,
+        follow: Annotated[bool, Query(description="Keep the connection and send what comes")] = True,
+        operator: Annotated[bool, Query(description="Count this reader as somebody who may decide")] = False,
+        last_event_id: Annotated[
+            str | None,
+            Header(pattern=r"^\d{1,18}$", description="As a browser sends it on reconnect; wins over `after`"),
+        ] = None,
+    ) -> Response:
+        if last_event_id is not None:
+            after = int(last_event_id)
+        if not follow:
+            head = await reading.head(feed.pool, notebook_id)
+            found = await reading.frames(feed.pool, notebook_id, after, PAGE_FRAMES)
+            lines = ",".join(frame.line for frame in found)
+            head = max(head, found[-1].seq if found else 0)
+            return Response(f'{{"frames": [{lines}], "head": {head}}}', media_type="application/json")
+        subscription = await feed.attach(notebook_id, after=after, member=member(request), operator=operator)
+        return StreamingResponse(
+            events(subscription),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
+        )
+
+    return routes
+
+
+async def events(subscription: Subscription) -> AsyncIterator[str]:
+    """The stream of one reader. Ends when the reader goes; nobody else notices."""
+    try:
+        yield ": hello\n\n"
+        while True:
+            try:
+                found = await subscription.next(HEARTBEAT_SECONDS, STREAM_BYTES)
+            except Reset:
+                notebook = await subscription.snapshot()
+                yield f"event: reset\nid: {notebook.seq}\ndata: {json.dumps(view(notebook), ensure_ascii=False)}\n\n"
+                continue
+            if found:
+                yield "".join(f"event: frame\nid: {frame.seq}\ndata: {frame.line}\n\n" for frame in found)
+            else:
+                yield f'event: heartbeat\ndata: {{"seq": {subscription.seq}, "engine": "{subscription.engine}"}}\n\n'
+    finally:
+        subscription.close()
+
+
+def _body(model: type[BaseModel]) -> dict[str, Any]:
+    """The request body for the OpenAPI document: bodies are read by `body_of`, which says better what is wrong."""
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": model.model_json_schema(ref_template="#/components/schemas/{model}")}
+            },
+        }
+    }

@@ -1,0 +1,91 @@
+"""Errors as `application/problem+json`: what is wrong, named, and the way out; never a stack trace, never a value."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from engine.commands import Invalid, TooLarge
+from engine.feed import UnknownNotebook
+from engine.store.asking import IdReused
+from engine.store.steps import UNREACHABLE
+
+log = logging.getLogger(__name__)
+
+
+class Problem(BaseModel):
+    """The body of every error (RFC 9457)."""
+
+    title: str
+    status: int
+    detail: str
+    errors: list[dict[str, Any]] | None = None
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {"application/problem+json": {"schema": Problem.model_json_schema()}}}
+    for status, text in (
+        (401, "Not logged in"),
+        (404, "No such notebook or blob"),
+        (409, "The id was used before for something else"),
+        (413, "Too large"),
+        (422, "Malformed; the fields are named"),
+    )
+}
+
+
+def problem(status: int, detail: str, errors: list[dict[str, Any]] | None = None) -> JSONResponse:
+    """An error response."""
+    body: dict[str, Any] = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    if errors:
+        body["errors"] = errors
+    return JSONResponse(body, status, media_type="application/problem+json")
+
+
+def install(app: FastAPI) -> None:
+    """Teaches `app` to tell the errors that a caller can do something about."""
+
+    @app.exception_handler(UnknownNotebook)
+    async def _unknown(_: Request, error: Exception) -> JSONResponse:
+        return problem(404, str(error))
+
+    @app.exception_handler(IdReused)
+    async def _reused(_: Request, error: Exception) -> JSONResponse:
+        return problem(409, str(error))
+
+    @app.exception_handler(TooLarge)
+    async def _large(_: Request, error: Exception) -> JSONResponse:
+        return problem(413, str(error))
+
+    @app.exception_handler(Invalid)
+    async def _invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, Invalid)
+        return problem(422, str(error), error.errors)
+
+    @app.exception_handler(RequestValidationError)
+    async def _request(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        errors = [
+            {"field": ".".join(str(part) for part in item["loc"][1:]) or "body", "message": item["msg"]}
+            for item in error.errors()
+        ]
+        return problem(422, "; ".join(f"{item['field']}: {item['message']}" for item in errors[:5]), errors)
+
+    @app.exception_handler(HTTPException)
+    async def _http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        return problem(error.status_code, str(error.detail))
+
+    async def _away(_: Request, error: Exception) -> JSONResponse:
+        log.warning("database away: %s", error)
+        return problem(503, "The database cannot be reached right now; the same request can be sent again.")
+
+    for kind in UNREACHABLE:
+        app.add_exception_handler(kind, _away)

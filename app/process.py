@@ -1,0 +1,215 @@
+"""The process: which threads it has, in which order they come up, and how they end.
+
+main runs trio and owns the signals. The listening socket is bound before anything else starts, so that a taken port
+ends the start with one line. A web half that dies ends the process with its reason; programs in sandboxes
+go on either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import asyncpg
+import trio
+from engine.sandbox.client import SandboxConfig
+
+from app.auth import load_or_make_token
+from app.running import ProcessFile
+from app.settings import Settings, SettingsError
+from engine.journal import Journal
+from engine.store import embedded, schema
+from engine.store.address import unavailable
+from engine.supervisor import Supervisor
+
+log = logging.getLogger("nightbook")
+
+SWITCH_SECONDS = 0.0005  # with the web thread busy, a commit waits for the interpreter no longer than this
+LEAVE_SECONDS = 8.0
+
+
+def run(settings: Settings, *, web: bool, worker: bool) -> int:
+    """Serves until SIGINT or SIGTERM; returns the exit code. Raises one-line errors for what an operator can mend."""
+    began = time.monotonic()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    listener = _listen(settings) if web else None
+    own = embedded.start(settings.data) if settings.database_url is None else None
+    try:
+        dsn = own.dsn if own is not None else settings.database_url.get_secret_value() if settings.database_url else ""
+        try:
+            asyncio.run(schema.migrate(dsn))
+        except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise unavailable(dsn, error) from error
+        role = "serve" if web and worker else "web" if web else "worker"
+        return trio.run(_main, settings, dsn, listener, worker, role, began)
+    finally:
+        if listener is not None:
+            listener.close()
+        if own is not None:
+            own.release()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The bound socket. Raises `SettingsError` when the address cannot be had."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, proto)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1024)
+        listener.setblocking(False)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise SettingsError(
+                f"port {settings.port} on {settings.host} is taken: stop what uses it, or set NIGHTBOOK_PORT"
+            ) from None
+        raise SettingsError(
+            f"cannot listen on {where} ({error.strerror}): correct NIGHTBOOK_HOST or NIGHTBOOK_PORT"
+        ) from None
+    return listener
+
+
+def sandbox_config(settings: Settings) -> SandboxConfig:
+    """What the sandboxes need to know of the settings."""
+    return SandboxConfig(
+        root=settings.data / "sandboxes",
+        workspaces=settings.data / "workspaces",
+        isolation=settings.sandbox,
+        orphan_seconds=settings.orphan_seconds,
+        memory=settings.sandbox_memory_bytes,
+        processes=settings.sandbox_processes,
+    )
+
+
+async def _main(
+    settings: Settings, dsn: str, listener: socket.socket | None, worker: bool, role: str, began: float
+) -> int:
+    journal = supervisor = None
+    if worker:
+        journal = Journal(dsn)
+        supervisor = Supervisor(
+            journal,
+            sandbox_config(settings),
+            settings.data / "workers",
+            poll=settings.poll_seconds,
+            sandbox_idle=settings.sandbox_idle_seconds,
+            kernel_idle=settings.kernel_idle_seconds,
+        )
+    code = 0
+    async with trio.open_nursery() as nursery:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            nursery.start_soon(_leave_on, signals, nursery.cancel_scope)
+            if journal is not None and supervisor is not None:
+                await journal.start(supervisor.hint)
+                nursery.start_soon(supervisor.serve)
+                await supervisor.ready.wait()
+            try:
+                if listener is None:
+                    with ProcessFile(settings.data, role):
+                        print(
+                            f"Nightbook worker is ready ({time.monotonic() - began:.1f} s). Stop it with Ctrl-C.",
+                            flush=True,
+                        )
+                        await trio.sleep_forever()
+                else:
+                    code = await _serve_web(settings, dsn, listener, supervisor, role, began)
+                    nursery.cancel_scope.cancel()
+            finally:
+                if journal is not None:
+                    nursery.cancel_scope.cancel()
+    if journal is not None:
+        await journal.stop()
+    return code
+
+
+async def _leave_on(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    async for number in signals:
+        log.info("%s: leaving; programs in sandboxes go on", signal.Signals(number).name)
+        scope.cancel()
+        # A second one does not wait for anybody.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return
+
+
+async def _serve_web(
+    settings: Settings, dsn: str, listener: socket.socket, supervisor: Supervisor | None, role: str, began: float
+) -> int:
+    """Runs the web thread until it ends or this task is cancelled. Returns 1 when it died."""
+    # Imported only where pages are served: NiceGUI takes a second and 60 MiB.
+    from app import web
+    from engine.feed import Feed
+
+    token = load_or_make_token(settings)
+    port = listener.getsockname()[1]
+    feed = Feed(dsn, web.feed_config(settings))
+    ready = None if supervisor is None else supervisor.ready.is_set
+    app = web.build(settings, feed, token, port, ready)
+    over = trio.Event()
+    failed: list[BaseException] = []
+    trio_token = trio.lowlevel.current_trio_token()
+
+    def ended(error: BaseException | None) -> None:
+        if error is not None:
+            failed.append(error)
+        with contextlib.suppress(trio.RunFinishedError):
+            trio_token.run_sync_soon(over.set)
+
+    thread = web.WebThread(app, listener, ended)
+    thread.start()
+    try:
+        await _until(lambda: thread.started or over.is_set())
+        url = _url(settings, port)
+        with ProcessFile(settings.data, role, f"http://{_loopback(settings.host)}:{port}"):
+            if not over.is_set():
+                _greet(url, token, settings, time.monotonic() - began)
+            await over.wait()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(thread.stop)
+    if failed:
+        log.error("the web half died: %s: %s", type(failed[0]).__name__, failed[0])
+        return 1
+    return 0
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    """Waits for what uvicorn tells by no event: that it answers requests."""
+    while not condition():  # noqa: ASYNC110
+        await trio.sleep(0.01)
+
+
+def _loopback(host: str) -> str:
+    """The address at which this machine reaches itself when it listens on `host`."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]" if ":" in host else host
+
+
+def _url(settings: Settings, port: int) -> str:
+    return settings.public_url or f"http://{_loopback(settings.host)}:{port}"
+
+
+def _greet(url: str, token: str, settings: Settings, seconds: float) -> None:
+    """One link that logs the owner in, and how to stop. Only ever on the terminal's own stream, not in a log."""
+    shown = Path(os.path.relpath(settings.data)) if settings.data.is_relative_to(Path.cwd()) else settings.data
+    print(
+        f"\nNightbook is ready ({seconds:.1f} s). Open this link, it logs you in:\n\n    {url}/?token={token}\n\n"
+        f"Data is in {shown}. Stop with Ctrl-C: programs that notebooks run go on; "
+        "`nightbook stop --sandboxes` ends them.\n",
+        flush=True,
+    )
