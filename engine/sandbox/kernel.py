@@ -1,0 +1,282 @@
+"""The Python kernel: IPython's InteractiveShell in a child process of the shim, without Jupyter's server or ZMQ.
+
+Its asyncio loop runs for ever in the main thread, so background tasks tick between cells; a second thread listens to the
+shim. An interrupt is raised in running code as KeyboardInterrupt; if the cell waits in an `await`, its task is cancelled.
+
+What people know from Jupyter holds: `sys.exit()` ends the cell and not the kernel. So do `exit()` and `quit()` here (in
+Jupyter they take the kernel, and the variables, with them).
+"""
+
+import asyncio
+import base64
+import builtins
+import getpass
+import json
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import traceback
+import warnings
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import Type
+from traitlets.config import Config
+
+from engine.sandbox import wire
+from engine.sandbox.channel import Channel, InStream, OutStream, encode, flush_c_stdio
+
+LARGEST_DISPLAY = 16 * 1024 * 1024
+REASON_CHARACTERS = 500
+
+_channel: Channel
+
+
+def bundle(data: dict[str, Any]) -> dict[str, Any]:
+    """A MIME bundle as JSON can carry it: bytes in base64, and nothing larger than 16 MiB."""
+    ready: dict[str, Any] = {}
+    for kind, value in data.items():
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            value = base64.b64encode(value).decode("ascii")
+        elif not isinstance(value, str):
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError):
+                value = repr(value)
+        size = len(value) if isinstance(value, str) else len(json.dumps(value))
+        if size > LARGEST_DISPLAY:
+            ready["text/plain"] = f"{kind} of {size / 1048576:.1f} MiB is not shown: the most is 16 MiB"
+        else:
+            ready.setdefault(str(kind), value)
+    return ready
+
+
+def send_data(
+    data: dict[str, Any], metadata: dict[str, Any] | None, display: str | None, update: bool, result: int
+) -> None:
+    body = {
+        "t": "data", "data": bundle(data), "metadata": bundle(metadata or {}), "result": bool(result),
+        "display": display, "update": update,
+    }  # fmt: skip
+    if result:
+        body["count"] = result
+    _channel.message(body)
+
+
+class Publisher(DisplayPublisher):  # type: ignore[misc]
+    """`display(…)` becomes a message."""
+
+    def publish(
+        self, data: dict[str, Any], metadata: dict[str, Any] | None = None, *, transient: dict[str, Any] | None = None,
+        update: bool = False, **_: Any,
+    ) -> None:  # fmt: skip
+        send_data(data, metadata, (transient or {}).get("display_id"), update, 0)
+
+    def clear_output(self, wait: bool = False) -> None:
+        _channel.text("stdout", "\x1b[2K\r")
+
+
+class ResultHook(DisplayHook):  # type: ignore[misc]
+    """The last expression's value becomes a message, not printed text."""
+
+    def write_output_prompt(self) -> None:
+        """The page draws it."""
+
+    def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
+        send_data(format_dict, md_dict, None, False, self.prompt_count)
+
+    def finish_displayhook(self) -> None:
+        """Nothing to print."""
+
+
+class Exit:
+    """`exit` and `quit`: end the cell. Works without parentheses too, as in IPython."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"{self._name}() ends the cell; the kernel and its variables stay"
+
+    def __call__(self, code: object = None) -> None:
+        raise SystemExit(code)
+
+
+class Shell(InteractiveShell):  # type: ignore[misc]
+    displayhook_class = Type(ResultHook)
+    display_pub_class = Type(Publisher)
+
+    def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
+        _channel.text("traceback", "\n".join(stb) + "\n")
+
+    def showtraceback(self, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(sys.exc_info()[1], SystemExit):
+            super().showtraceback(*args, **kwargs)
+
+    def enable_gui(self, gui: str | None = None) -> None:
+        """There is no screen here."""
+
+    def ask_exit(self) -> None:
+        raise SystemExit
+
+
+def make_shell() -> Shell:
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    config.Completer.use_jedi = False
+    config.InteractiveShell.colors = "Linux"
+    config.InteractiveShell.autoindent = False
+    shell = Shell.instance(config=config)
+    shell.user_ns.update(exit=Exit("exit"), quit=Exit("quit"))
+    # IPython's advice for its terminal ("To exit: use 'exit', 'quit', or Ctrl-D").
+    warnings.filterwarnings("ignore", message="To exit: use")
+    return shell
+
+
+class Kernel:
+    """Runs one cell at a time, in the order the shim sends them (it sends the next after the last one's `end`)."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._task: asyncio.Task[None] | None = None
+        self._answers: dict[str, queue.SimpleQueue[str]] = {}
+        self._asked = 0
+        self._cancelled = False
+        self._shell = make_shell()
+
+    def serve(self) -> None:
+        sys.stdout, sys.stderr = OutStream(_channel, "stdout"), OutStream(_channel, "stderr")
+        sys.stdin = InStream(self._ask)
+        builtins.input = lambda prompt="", /: self._ask(str(prompt), False)  # type: ignore[assignment]
+        getpass.getpass = lambda prompt="Password: ", stream=None: self._ask(str(prompt), True)
+        signal.signal(signal.SIGINT, self._interrupted)
+        threading.Thread(target=self._listen, name="nightbook-control", daemon=True).start()
+        _channel.message({"t": "ready", "pid": os.getpid()})
+        while True:
+            # An interrupt or exit raised in a background task leaves the loop; the loop goes on without that task.
+            with suppress(KeyboardInterrupt, SystemExit):
+                self._loop.run_forever()
+
+    # The control thread.
+
+    def _listen(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        frames = wire.Unpacker()
+        while data := self._receive():
+            frames.feed(data)
+            for _, payload in frames.whole():
+                body = json.loads(payload)
+                if body["op"] == "execute":
+                    self._loop.call_soon_threadsafe(self._start, body["run"], body["code"])
+                elif body["op"] == "answer" and (answers := self._answers.pop(body["input"], None)) is not None:
+                    answers.put(body["text"])
+        os._exit(0)
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(65536)
+        except OSError:
+            return b""
+
+    # The main thread.
+
+    def _start(self, run: str, code: str) -> None:
+        self._cancelled = False
+        signal.signal(signal.SIGINT, self._interrupted)  # a cell may have changed it
+        _channel.message({"t": "begin", "run": run})
+        self._task = self._loop.create_task(self._cell(run, code))
+
+    async def _cell(self, run: str, code: str) -> None:
+        status, reason = "error", None
+        try:
+            status, reason = await self._execute(code)
+            self._task = None
+        except BaseException as problem:
+            # Raised outside the cell's own code: in a hook, or the interrupt came between two steps.
+            self._task = None
+            reason = describe(problem)
+            if not isinstance(problem, (KeyboardInterrupt, asyncio.CancelledError)):
+                _channel.text("traceback", traceback.format_exc())
+        if _channel.forked:
+            with suppress(Exception):
+                sys.stdout.flush()
+            os._exit(0)
+        flush_c_stdio()
+        _channel.message({"t": "end", "run": run, "status": status, "reason": reason})
+
+    async def _execute(self, code: str) -> tuple[str, str | None]:
+        shell, transform_problem, cell = self._shell, None, code
+        try:
+            cell = shell.transform_cell(code)
+        except Exception:
+            transform_problem = sys.exc_info()
+        result = await shell.run_cell_async(
+            code, store_history=True, transformed_cell=cell, preprocessing_exc_tuple=transform_problem
+        )
+        shell.events.trigger("post_execute")
+        shell.events.trigger("post_run_cell", result)
+        problem = result.error_before_exec or result.error_in_exec
+        if isinstance(problem, SystemExit):
+            if problem.code in (None, 0):
+                return "done", None
+            _channel.text("stderr", f"{problem.code}\n" if isinstance(problem.code, str) else "")
+            return "error", f"exit status {problem.code if isinstance(problem.code, int) else 1}"
+        if problem is not None:
+            return "error", "interrupted" if self._cancelled else describe(problem)
+        return "done", None
+
+    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
+        task = self._task
+        if task is None or _channel.interrupted():
+            return
+        current = asyncio.current_task(self._loop) if self._loop.is_running() else None
+        if current is task or (current is not None and self._cancelled):
+            raise KeyboardInterrupt
+        # The cell waits in an await. If a background task holds the loop instead, the next interrupt is for that one.
+        self._cancelled = True
+        self._loop.call_soon_threadsafe(task.cancel)
+
+    def _ask(self, prompt: str, password: bool) -> str:
+        """`input()`: blocks this thread until the answer is there; an interrupt breaks it."""
+        if _channel.forked:
+            raise EOFError("input() is not possible in a forked process")
+        self._asked += 1
+        key = f"{os.getpid()}-{self._asked}"
+        answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._answers[key] = answers
+        try:
+            _channel.message({"t": "input", "input": key, "prompt": encode(prompt).decode(), "password": password})
+            return answers.get()
+        finally:
+            self._answers.pop(key, None)
+
+
+def describe(problem: BaseException) -> str:
+    """An exception in one line."""
+    with suppress(Exception):
+        text = traceback.format_exception_only(type(problem), problem)[-1].strip()
+        return encode(text[:REASON_CHARACTERS]).decode()
+    return type(problem).__name__
+
+
+def main(fd: int) -> None:
+    """Serve the shim at the inherited socket `fd`; returns never."""
+    global _channel
+    # What carried this code in stays out of the user's sight: `import engine` is theirs to use.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "engine"]:
+        del sys.modules[name]
+    sys.argv = [""]
+    os.set_inheritable(fd, False)
+    connection = socket.socket(fileno=fd)
+    _channel = Channel(connection)
+    Kernel(connection).serve()
