@@ -46,12 +46,12 @@ class Output:
         end += 1
         size = _size(item)
         head, head_size, tail_size = self._head, self._head_size, self._tail_size
-        if head == end - 1 and head_size + size <= HEAD and self._dropped == 0:
+        if head == end - 1 and head_size + size <= HEAD:
             head, head_size = head + 1, head_size + size
         else:
             tail_size += size
         dropped, dropped_size = self._dropped, self.dropped_size
-        while tail_size - _size(shared[head + dropped]) >= TAIL:
+        while tail_size > TAIL and tail_size - _size(shared[head + dropped]) >= TAIL:
             gone = _size(shared[head + dropped])
             dropped, dropped_size, tail_size = dropped + 1, dropped_size + gone, tail_size - gone
         if dropped > 1024 and dropped * 2 > end:  # give the memory back, now and then
