@@ -230,6 +230,7 @@ class Embedded:
         # that such a process exists, and would refuse to start.
         if Path("/proc/self").exists():
             pid_file.unlink(missing_ok=True)
+            (self._socket / f".s.PGSQL.{_PORT}.lock").unlink(missing_ok=True)
         _end_orphans(self._cluster)
         launcher = self._launch()
         self._make_socket_folder(launcher)
@@ -272,13 +273,14 @@ class Embedded:
 
     def _run(self, program: str, *arguments: str) -> None:
         """Run one of PostgreSQL's programs in our folder. Paths are given relative to it, as pg_ctl uses a shell."""
+        log = self._home / "log"
+        before = log.stat().st_size if log.exists() else 0
         done = self._launch().run([str(_binaries() / program), *arguments], self._home)
         if done.returncode:
-            said = (done.stderr + done.stdout).strip().splitlines() or ["nothing"]
-            reason = _last_fatal(self._home / "log") or said[-1]
+            reason = _reason(log, before) or _last_line(done.stderr) or _last_line(done.stdout) or "nothing"
             raise StoreUnavailable(
                 f"PostgreSQL in {self._home} cannot be started: {program} said {reason!r}. "
-                f"See {self._home / 'log'}, or set NIGHTBOOK_DATABASE_URL to a PostgreSQL of your own."
+                f"See {log}, or set NIGHTBOOK_DATABASE_URL to a PostgreSQL of your own."
             )
 
     def _answers(self) -> bool:
@@ -378,11 +380,17 @@ def _end_orphans(cluster: Path) -> None:
         time.sleep(0.05)
 
 
-def _last_fatal(log: Path) -> str | None:
+def _reason(log: Path, offset: int) -> str:
+    """Find in what was logged after `offset` why the server ended: its last fatal error, else its last line."""
     try:
         with open(log, "rb") as file:
-            file.seek(-min(16384, os.fstat(file.fileno()).st_size), os.SEEK_END)
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            file.seek(max(offset, os.fstat(file.fileno()).st_size - 16384))
+            text = file.read().decode("utf-8", "replace")
     except OSError:
-        return None
-    return next((line for line in reversed(lines) if "FATAL:" in line or "PANIC:" in line), None)
+        return ""
+    fatal = [line for line in text.splitlines() if "FATAL:" in line or "PANIC:" in line]
+    return fatal[-1] if fatal else _last_line(text)
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]

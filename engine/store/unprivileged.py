@@ -92,6 +92,8 @@ def _has_name(uid: int) -> bool:
 
 def _works(launcher: Launcher, program: Path, folder: Path) -> bool:
     try:
-        return launcher.run([str(program), "--version"], folder).returncode == 0
+        # Standing in the folder is not enough: PostgreSQL goes there by its full path.
+        enter = ["/bin/sh", "-c", 'cd "$0" && exec "$1" --version', str(folder), str(program)]
+        return launcher.run(enter, folder).returncode == 0
     except (OSError, subprocess.SubprocessError):
         return False

@@ -235,6 +235,8 @@ def test_a_page_without_a_login_is_the_form(door: Door) -> None:
         assert "src=" not in answer.text
         assert "http" not in answer.text
         assert "default-src 'none'" in answer.headers["content-security-policy"]
+        # Browsers send "Origin: null" with a form of a page under no-referrer, and that is refused.
+        assert answer.headers.get_list("referrer-policy") == ["same-origin"]
         answer = client.post("/login", data={"token": f" {TOKEN} ", "path": "/notebooks/7?after=3"})
         assert (answer.status_code, answer.headers["location"]) == (303, "/notebooks/7?after=3")
         assert client.get("/notebooks/7").status_code == 200
