@@ -1,0 +1,12 @@
+"""The home page's one element."""
+
+from __future__ import annotations
+
+from nicegui.element import Element
+
+
+class HomeView(Element, component="home.js"):
+    """Draws the list of notebooks. Emits `hello {stream, archived}`; takes `list` and `beat`."""
+
+    def __init__(self) -> None:
+        super().__init__()

@@ -1,0 +1,374 @@
+// The notebook page: the head, the cells, and what connects them with the server. View operations come in through `push`,
+// wishes go out by HTTP; the socket only brings news.
+
+import { markRaw, nextTick, reactive } from "vue";
+import NbCell from "nightbook/cell.js";
+import { Commands, freshId, recall, remember } from "nightbook/commands.js";
+import { Link } from "nightbook/link.js";
+import { Output } from "nightbook/output.js";
+import { Painter } from "nightbook/painter.js";
+import { Source } from "nightbook/source.js";
+import NbHead from "nightbook/head.js";
+
+const ACTIVE = ["running", "waiting", "cancelling"];
+
+export default {
+  components: { NbCell, NbHead },
+  props: { notebook: String, member: String },
+  emits: ["hello", "drawn"],
+  template: `
+<div class="nb" :class="{ many: order.length > 30 }">
+  <nb-head :title="title" :archived="archived" :sandbox="sandbox" :feed="feed" :seq="seq" :runs="runs" :clock="clock"
+    :unsent="unsent" :page="page"></nb-head>
+  <div v-if="gone" class="page empty" role="alert"><h2>This notebook is not here any more</h2>
+    <p><a href="/">All notebooks</a></p></div>
+  <main v-else class="page" aria-label="Notebook">
+    <p class="unseen" role="status" aria-live="polite">{{ spoken }}</p>
+    <div v-for="notice in notices" :key="notice.key" class="note" role="alert">{{ notice.text }}
+      <button type="button" class="ghost" @click="dismiss(notice)">Dismiss</button></div>
+    <nb-cell v-for="(id, at) in order" :key="id" :cell="cells.get(id)" :page="page" :clock="clock" :place="at + 1"
+      :last="at + 1 === order.length"></nb-cell>
+    <div v-if="seq !== null && !order.length" class="empty"><p>No cells yet. Add one to begin.</p></div>
+    <div class="add" v-show="seq !== null">
+      <button type="button" data-testid="cell-add-python" @click="page.add('python')">+ Python</button>
+      <button type="button" data-testid="cell-add-shell" @click="page.add('shell')">+ Shell</button>
+      <button type="button" data-testid="cell-add-markdown" @click="page.add('markdown')">+ Text</button>
+    </div>
+  </main>
+  <div v-if="undo" class="undo" role="status">Cell deleted.
+    <button type="button" @click="restore">Undo</button>
+    <button type="button" class="ghost" aria-label="Dismiss" @click="undo = null">✕</button></div>
+</div>`,
+  data: () => ({
+    title: "",
+    archived: false,
+    sandbox: { state: "asleep", kernel: "none", isolation: null, reason: null },
+    order: [],
+    seq: null,
+    up: false,
+    live: false,
+    engine: "here",
+    gone: false,
+    unsent: 0,
+    notices: [],
+    undo: null,
+    spoken: "",
+    clock: { now: performance.now() },
+  }),
+  computed: {
+    feed() {
+      if (!this.up) return "offline";
+      if (this.engine !== "here") return "engine-away";
+      return this.live && this.seq !== null ? "live" : "catching-up";
+    },
+    runs() {
+      const cells = this.order.map((id) => this.cells.get(id));
+      const running = cells.filter((cell) => ACTIVE.includes(cell.state));
+      return {
+        running: running.length,
+        queued: cells.filter((cell) => cell.state === "queued").length,
+        waiting: cells.filter((cell) => cell.state === "waiting").length,
+        since: running.length ? Math.min(...running.map((cell) => cell.startedAt ?? Infinity)) : null,
+        busy: running.length > 0,
+      };
+    },
+  },
+  watch: {
+    "runs.busy"(busy) {
+      clearInterval(this.ticking);
+      this.clock.now = performance.now();
+      if (busy) this.ticking = setInterval(() => (this.clock.now = performance.now()), 500);
+    },
+    title: "name",
+    runs: "name",
+  },
+  created() {
+    this.cells = new Map();
+    this.pinned = false; // whether the reader stands at the page's tail
+    this.touched = new Set();
+    this.focusing = null;
+    this.page = markRaw(this.deeds());
+    this.commands = new Commands(this.notebook, {
+      failed: (command, detail) => this.refused(command.id, detail, command.cell_id),
+      waiting: (count) => (this.unsent = count),
+    });
+    this.link = new Link({
+      connected: () => {
+        this.live = false;
+        this.painter.restart();
+        this.commands.kick();
+      },
+      changed: (up) => (this.up = up),
+    });
+    this.painter = new Painter({
+      apply: (op) => this[`on_${op.op}`]?.(op),
+      settled: (whole) => this.settle(whole),
+      hello: (stream, seq) => this.$emit("hello", { stream, seq }),
+      drawn: (stream, n, seq, live) => {
+        this.seq = seq;
+        this.live = live;
+        if (this.link.up) this.$emit("drawn", { stream, n });
+      },
+    });
+  },
+  mounted() {
+    this.onScroll = () => {
+      const page = document.documentElement;
+      this.pinned = page.scrollHeight - page.scrollTop - page.clientHeight < 48;
+    };
+    addEventListener("scroll", this.onScroll, { passive: true });
+    this.commands.start();
+    setTimeout(() => this.link.start()); // the framework makes its socket after this
+  },
+  unmounted() {
+    this.link.stop();
+    clearInterval(this.ticking);
+    removeEventListener("scroll", this.onScroll);
+  },
+  methods: {
+    // what the server calls
+    push(text) {
+      this.link.heard();
+      this.painter.push(JSON.parse(text));
+    },
+    beat({ stream, n, engine }) {
+      this.link.heard();
+      this.engine = engine;
+      if (this.painter.beat(stream, n)) this.live = true;
+    },
+    vanished() {
+      this.gone = true;
+    },
+
+    // view operations
+    on_reset() {
+      this.stale = this.order.length ? new Set(this.cells.keys()) : null;
+      this.arriving = [];
+    },
+    on_notebook({ set }) {
+      for (const key of ["title", "archived", "sandbox"]) if (key in set) this[key] = set[key];
+    },
+    on_add({ cell: view, after, command }) {
+      const { id, source, version, ...fields } = view;
+      let cell = this.cells.get(id);
+      if (cell) {
+        cell.output.clear();
+        cell.source.replaced(source, version);
+      } else {
+        cell = this.made(id, source, version);
+        this.cells.set(id, cell);
+      }
+      this.fields(cell, fields);
+      cell.shown = false;
+      this.stale?.delete(id);
+      const typed = command && view.beside ? this.answered(command, view.beside, cell) : null;
+      if (this.stale) this.arriving.push(id);
+      else this.order = placed(this.order, id, after);
+      if (typed === null) this.recover(cell);
+    },
+    on_move({ id, after }) {
+      this.order = placed(this.order, id, after);
+    },
+    on_remove({ id }) {
+      this.drop(id);
+      this.order = this.order.filter((other) => other !== id);
+    },
+    on_cell({ id, set }) {
+      const cell = this.cells.get(id);
+      if (!cell) return;
+      if (set.state && set.state !== cell.state) this.speak(id, set.state);
+      this.fields(cell, set);
+      if ("state" in set) cell.asked = false;
+    },
+    on_edit(op) {
+      this.cells.get(op.id)?.source.edited(op);
+    },
+    on_clear({ id }) {
+      const cell = this.cells.get(id);
+      if (!cell) return;
+      cell.output.clear();
+      cell.shown = false;
+      if (cell.view) cell.view.follow = true;
+    },
+    on_output({ id, item }) {
+      const cell = this.cells.get(id);
+      if (!cell) return;
+      cell.output.append(item);
+      cell.shown = !cell.output.empty;
+      this.touched.add(cell);
+    },
+    on_update({ id, item }) {
+      this.cells.get(id)?.output.update(item);
+    },
+    on_refused({ command, reason, cell }) {
+      this.refused(command, reason, cell);
+    },
+
+    // cells
+    made(id, source, version) {
+      const key = `nightbook.draft.${this.notebook}.${id}`;
+      const cell = reactive({ id, shown: false, notice: null, asked: false, answered: null, startedAt: null });
+      cell.view = null;
+      cell.output = markRaw(new Output());
+      const host = {
+        send: (splice) => this.commands.send("edit_cell", { cell_id: id, ...splice }),
+        store: (draft) => remember(key, draft),
+        show: (_, splice) => cell.view?.draw(splice),
+        notice: (words) => (cell.notice = words),
+        keep: (text) => this.page.add(cell.kind, id, text),
+      };
+      cell.source = markRaw(new Source(host, source, version));
+      cell.draftKey = key;
+      return cell;
+    },
+    fields(cell, fields) {
+      const { elapsed, ...others } = fields;
+      Object.assign(cell, others);
+      if (elapsed !== undefined) cell.startedAt = elapsed === null ? null : performance.now() - elapsed;
+      if (!ACTIVE.includes(cell.state)) cell.startedAt = null;
+    },
+    recover(cell) {
+      const draft = recall(cell.draftKey);
+      if (draft?.text !== undefined && cell.source.clean) cell.source.restore(draft);
+    },
+    // An edit of ours that overlapped became `cell`: what was typed since goes on there, and so does the person.
+    answered(command, besideId, cell) {
+      const origin = this.cells.get(besideId);
+      if (!origin || origin.source.flight?.command !== command) return null;
+      const area = origin.view?.$refs.area;
+      const focused = area && document.activeElement === area;
+      const caret = focused ? area.selectionStart : null;
+      const typed = origin.source.beside();
+      if (typed !== cell.source.local) cell.source.type(typed);
+      if (focused) {
+        this.focusing = cell.id;
+        this.page.caret = caret;
+      }
+      return typed;
+    },
+    drop(id) {
+      const cell = this.cells.get(id);
+      if (!cell) return;
+      this.cells.delete(id);
+      if (!cell.source.clean && cell.source.local.trim()) {
+        this.say("A cell you were typing in was deleted. Your text is kept in a new cell.");
+        this.page.add(cell.kind, undefined, cell.source.local);
+      }
+      remember(cell.draftKey, null);
+    },
+    refused(command, reason, cellId) {
+      const cell = [...this.cells.values()].find((known) => known.source.flight?.command === command);
+      if (cell) {
+        cell.source.refused(reason);
+        return;
+      }
+      const known = cellId && this.cells.get(cellId);
+      if (known) known.asked = false;
+      this.say(reason);
+    },
+
+    // after a slice of drawing
+    async settle(whole) {
+      if (whole && this.arriving && this.stale) {
+        for (const id of this.stale) this.drop(id);
+        this.order = this.arriving;
+      }
+      if (whole) this.arriving = this.stale = null;
+      const reading = this.pinned && this.seq !== null;
+      await nextTick();
+      for (const cell of this.touched) cell.view?.drawn();
+      if (reading && this.touched.size) window.scrollTo(0, document.documentElement.scrollHeight);
+      this.touched.clear();
+    },
+
+    // words
+    say(text) {
+      if (this.notices.some((notice) => notice.text === text)) return;
+      this.notices = [...this.notices.slice(-4), { key: freshId(), text }];
+    },
+    dismiss(notice) {
+      this.notices = this.notices.filter((other) => other !== notice);
+    },
+    speak(id, state) {
+      const place = this.order.indexOf(id) + 1;
+      const words = { running: "is running", waiting: "waits for a line from you", done: "is done", error: "failed", cancelled: "was stopped" };
+      if (words[state]) this.spoken = `Cell ${place} ${words[state]}`;
+    },
+    name() {
+      const sign = this.runs.waiting ? "Waits: " : this.runs.busy ? "Running: " : "";
+      document.title = `${sign}${this.title || "Notebook"} · Nightbook`;
+    },
+    restore() {
+      this.commands.send("restore_cell", { cell_id: this.undo });
+      this.undo = null;
+    },
+
+    // What a person can do; cells and the head call these.
+    deeds() {
+      const send = (kind, fields) => this.commands.send(kind, fields);
+      const saved = async () => {
+        await Promise.all([...this.cells.values()].map((cell) => cell.source.flush()));
+      };
+      return {
+        caret: null,
+        takeFocus: (id) => {
+          if (this.focusing !== id) return false;
+          this.focusing = null;
+          return true;
+        },
+        run: async (cell) => {
+          cell.asked = true;
+          await cell.source.flush();
+          send("run_cell", { cell_id: cell.id });
+        },
+        stop: (cell) => send("stop", { cell_id: cell.id }),
+        next: (cell) => {
+          const next = this.cells.get(this.order[this.order.indexOf(cell.id) + 1]);
+          next?.view?.focus();
+        },
+        input: (cell, text) => {
+          const input = cell.input?.id ?? null;
+          send("input", { run_id: cell.run_id, input: input || null, text });
+          cell.answered = input;
+        },
+        move: (cell, by) => {
+          const at = this.order.indexOf(cell.id);
+          const after = by < 0 ? this.order[at - 2] ?? null : this.order[at + 1];
+          if (after !== undefined) send("move_cell", { cell_id: cell.id, after });
+        },
+        remove: (cell) => {
+          cell.source.send();
+          send("delete_cell", { cell_id: cell.id });
+          this.undo = cell.id;
+          clearTimeout(this.forgetting);
+          this.forgetting = setTimeout(() => (this.undo = null), 20000);
+        },
+        kind: (cell, kind) => {
+          cell.source.send();
+          send("edit_cell", { cell_id: cell.id, cell_kind: kind });
+        },
+        add: (kind, after, source = "") => {
+          const id = freshId();
+          this.focusing = id;
+          this.page.caret = null;
+          send("add_cell", { cell_kind: kind, source, cell_id: id, ...(after === undefined ? {} : { after }) });
+        },
+        runAll: async (until) => {
+          await saved();
+          send("run_all", until ? { until } : {});
+        },
+        stopAll: () => send("stop"),
+        restart: () => send("restart_kernel"),
+        rename: (title) => send("rename", { title }),
+        unarchive: () => send("archive", { archived: false }),
+      };
+    },
+  },
+};
+
+function placed(order, id, after) {
+  const rest = order.filter((other) => other !== id);
+  const at = after === null ? 0 : rest.includes(after) ? rest.indexOf(after) + 1 : rest.length;
+  rest.splice(at, 0, id);
+  return rest;
+}

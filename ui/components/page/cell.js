@@ -1,0 +1,215 @@
+// One cell: gutter, source, output, the line for input, one quiet foot line. What it shows comes in through `cell`, an
+// object the page keeps up to date; its source and output are drawn by hand, so that typing and streaming re-render nothing.
+
+import { carried } from "./source.js";
+import { markdown } from "./markdown.js";
+import { duration, size, took } from "./words.js";
+
+const ACTIVE = ["queued", "running", "waiting", "cancelling"];
+const NAMES = { python: "Python", shell: "Shell", markdown: "Text" };
+
+export default {
+  name: "NbCell",
+  props: { cell: Object, page: Object, clock: Object, place: Number, last: Boolean },
+  template: `
+<section class="cell" data-testid="cell" :data-cell-id="cell.id" :data-kind="cell.kind" :data-state="cell.state"
+  :aria-label="NAMES[cell.kind] + ' cell ' + place">
+  <div class="gut">
+    <button v-if="cell.kind !== 'markdown' || active" type="button" class="go" @click="pressed"
+      :data-testid="active ? 'cell-stop' : 'cell-run'" :disabled="cell.state === 'cancelling'"
+      :aria-label="(active ? 'Stop cell ' : 'Run cell ') + place" :title="active ? 'Stop' : 'Run (Ctrl+Enter)'">
+      <span aria-hidden="true">{{ active ? '■' : '▶' }}</span></button>
+    <span class="count" v-if="cell.count" title="Execution count">{{ cell.count }}</span>
+    <span class="kind">{{ NAMES[cell.kind] }}</span>
+  </div>
+  <div class="box">
+    <p v-if="cell.beside && !seen" class="note" role="note">
+      Two people changed the same text. This is the other version, kept as a cell of its own.
+      <button type="button" class="ghost" @click="seen = true">Fine</button></p>
+    <p v-if="cell.notice" class="note" role="alert">{{ cell.notice }}</p>
+    <div v-if="cell.kind === 'markdown'" v-show="!editing" ref="rendered" class="md" tabindex="0" role="button"
+      aria-label="Edit text" @click="edit" @keydown.enter.prevent="edit(null)"></div>
+    <div class="editor" ref="editor" v-show="cell.kind !== 'markdown' || editing">
+      <textarea ref="area" data-testid="cell-source" spellcheck="false" autocapitalize="off" autocomplete="off"
+        autocorrect="off" rows="1" wrap="soft" :aria-label="'Source of cell ' + place" :placeholder="placeholder"
+        @input="typed" @keydown="key" @blur="left"></textarea>
+    </div>
+    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="cell.shown" tabindex="-1"
+      @scroll.passive="scrolled"></div>
+    <button v-if="overflows" type="button" class="ghost fold" @click="tall = !tall">
+      {{ tall ? 'Show less' : 'Show all of it' }}</button>
+    <form v-if="takesInput" class="line" @submit.prevent="answer">
+      <label :for="'in-' + cell.id">{{ cell.input ? (cell.input.prompt || 'The program asks for a line') : 'Type a line for the program' }}</label>
+      <input :id="'in-' + cell.id" ref="input" data-testid="input-field" v-model="text" autocomplete="off"
+        autocapitalize="off" spellcheck="false" :type="cell.input && cell.input.password ? 'password' : 'text'">
+      <button type="submit" class="main">Send</button>
+    </form>
+    <div class="foot">
+      <span v-if="words" class="state" :class="cell.state">{{ words }}</span>
+      <span v-if="time" class="time">{{ time }}</span>
+      <a v-if="whole" :href="'/api/v1/blobs/' + cell.whole.sha256" download>{{ whole }}</a>
+      <span class="grow"></span>
+      <span class="tools">
+        <button v-if="cell.kind === 'markdown' && editing" type="button" class="ghost" @click="leave">Done</button>
+        <select :value="cell.kind" :disabled="active" aria-label="Kind of cell" title="Kind of cell"
+          @change="page.kind(cell, $event.target.value)">
+          <option v-for="(name, kind) in NAMES" :key="kind" :value="kind">{{ name }}</option></select>
+        <button type="button" class="ghost" :disabled="place === 1" aria-label="Move up" title="Move up" @click="page.move(cell, -1)">↑</button>
+        <button type="button" class="ghost" :disabled="last" aria-label="Move down" title="Move down" @click="page.move(cell, 1)">↓</button>
+        <button type="button" class="ghost" aria-label="Add a cell below" title="Add a cell below" @click="page.add(cell.kind, cell.id)">+</button>
+        <button type="button" class="ghost" aria-label="Delete cell" title="Delete" @click="page.remove(cell)">✕</button>
+      </span>
+    </div>
+  </div>
+</section>`,
+  data: () => ({ NAMES, seen: false, editing: false, text: "", tall: false, overflows: false }),
+  computed: {
+    active() {
+      return ACTIVE.includes(this.cell.state);
+    },
+    takesInput() {
+      const { state, kind, input } = this.cell;
+      return (input && input.id !== this.cell.answered) || (kind === "shell" && (state === "running" || state === "waiting"));
+    },
+    placeholder() {
+      return { python: "Python", shell: "Shell command", markdown: "Text, in Markdown" }[this.cell.kind];
+    },
+    words() {
+      const { state, reason, asked } = this.cell;
+      if (asked) return "Asked to run";
+      if (state === "queued") return "Queued";
+      if (state === "running") return "Running";
+      if (state === "waiting") return "Waits for a line from you";
+      if (state === "cancelling") return "Stopping";
+      if (state === "error") return reason ? `Failed: ${reason}` : "Failed";
+      if (state === "cancelled") return reason ? `Stopped: ${reason}` : "Stopped";
+      return state === "done" && reason ? reason : "";
+    },
+    time() {
+      const { state, startedAt, ms } = this.cell;
+      if (startedAt !== null && state !== "queued") return duration(Math.max(0, this.clock.now - startedAt));
+      return ms === null || state === "queued" ? "" : took(ms);
+    },
+    whole() {
+      const { whole } = this.cell;
+      return whole && /^[0-9a-f]{64}$/.test(whole.sha256 ?? "") ? `Whole output, ${size(whole.bytes ?? 0)}` : "";
+    },
+  },
+  watch: {
+    "cell.kind"() {
+      this.editing = false;
+      this.$nextTick(() => this.draw());
+    },
+    "cell.input"(now, before) {
+      if (now && !before) this.$nextTick(() => this.offerInput());
+    },
+    "cell.shown"() {
+      this.measure();
+    },
+  },
+  created() {
+    this.follow = true;
+  },
+  mounted() {
+    this.$refs.out.append(this.cell.output.root);
+    this.cell.view = this;
+    this.draw();
+    if (this.page.takeFocus(this.cell.id)) this.focus(this.page.caret);
+    if (this.cell.input) this.offerInput();
+  },
+  beforeUnmount() {
+    if (this.cell.view === this) this.cell.view = null;
+  },
+  methods: {
+    // The source as the model has it; `splice` says what a remote edit changed, so that the caret stays where it was.
+    draw(splice = null) {
+      const area = this.$refs.area;
+      const text = this.cell.source.local;
+      if (area.value !== text) {
+        const focused = document.activeElement === area;
+        let { selectionStart: start, selectionEnd: end } = area;
+        if (splice) [start, end] = [carried(start, splice), carried(end, splice)];
+        area.value = text;
+        if (focused) area.setSelectionRange(start, end);
+      }
+      this.grow();
+      if (this.cell.kind === "markdown") {
+        if (text.trim() === "" && document.activeElement !== area) this.editing = true;
+        this.$refs.rendered?.replaceChildren(markdown(text));
+      }
+    },
+    grow() {
+      this.$refs.editor.dataset.text = this.$refs.area.value;
+    },
+    typed() {
+      this.cell.source.type(this.$refs.area.value);
+      this.grow();
+    },
+    left() {
+      this.cell.source.send();
+      if (this.cell.kind === "markdown" && this.cell.source.local.trim() !== "") this.leave();
+    },
+    edit(event) {
+      if (event?.target.closest("a")) return;
+      this.editing = true;
+      this.$nextTick(() => this.$refs.area.focus());
+    },
+    leave() {
+      if (this.cell.source.local.trim() === "") return;
+      this.editing = false;
+      this.draw();
+    },
+    focus(caret = null) {
+      if (this.cell.kind === "markdown") this.editing = true;
+      this.$nextTick(() => {
+        this.$refs.area.focus({ preventScroll: true });
+        if (caret !== null) this.$refs.area.setSelectionRange(caret, caret);
+        this.$el.scrollIntoView({ block: "nearest" });
+      });
+    },
+    key(event) {
+      if (event.isComposing) return;
+      const { area } = this.$refs;
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) {
+        event.preventDefault();
+        if (this.cell.kind === "markdown") this.leave();
+        else this.page.run(this.cell);
+        if (event.shiftKey) this.page.next(this.cell);
+      } else if (event.key === "Tab" && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey) {
+        event.preventDefault();
+        document.execCommand("insertText", false, "    "); // the one way that keeps the editor's undo
+      } else if (event.key === "Escape") {
+        area.blur(); // Tab moves on from here: nobody is caught in an editor
+        this.$el.querySelector("button")?.focus();
+      }
+    },
+    pressed(event) {
+      if (!this.active) this.page.run(this.cell);
+      else if (event.detail < 2) this.page.stop(this.cell); // not the second half of a double click on "run"
+    },
+    answer() {
+      this.page.input(this.cell, this.text);
+      this.text = "";
+      if (this.cell.kind === "shell") this.$refs.input?.focus();
+    },
+    offerInput() {
+      const at = document.activeElement;
+      if (at === document.body || this.$el.contains(at)) this.$refs.input?.focus({ preventScroll: true });
+    },
+    // After output was drawn: keep to the tail for who is there.
+    drawn() {
+      const { out } = this.$refs;
+      if (!out) return;
+      if (this.follow && !this.tall) out.scrollTop = out.scrollHeight;
+      this.measure();
+    },
+    measure() {
+      const { out } = this.$refs;
+      this.overflows = this.cell.shown && (this.tall || out.scrollHeight > out.clientHeight + 1);
+    },
+    scrolled() {
+      const { out } = this.$refs;
+      this.follow = out.scrollHeight - out.scrollTop - out.clientHeight < 24;
+    },
+  },
+};

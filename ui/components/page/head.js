@@ -1,0 +1,93 @@
+// The head of a notebook page: its title, what runs, what the sandbox and the link are doing, and the deeds for all cells.
+
+import { duration } from "./words.js";
+
+const FEED = {
+  live: ["Live", "What you see is what is."],
+  "catching-up": ["Catching up", "Reading what happened meanwhile."],
+  offline: ["Offline", "No connection. The work goes on; this page comes back by itself."],
+  "engine-away": ["Engine away", "Nothing serves this notebook at the moment. What you ask for is kept until it is back."],
+};
+
+export default {
+  name: "NbHead",
+  props: {
+    title: String,
+    archived: Boolean,
+    sandbox: Object,
+    feed: String,
+    seq: Number,
+    runs: Object,
+    clock: Object,
+    unsent: Number,
+    page: Object,
+  },
+  template: `
+<header class="head">
+  <a class="logo" href="/" aria-label="All notebooks" title="All notebooks"></a>
+  <h1 ref="title" data-testid="notebook-title" contenteditable="plaintext-only" role="textbox" aria-label="Title"
+    title="Click to rename" spellcheck="false" @keydown.enter.prevent="$event.target.blur()"
+    @keydown.esc.prevent="cancel" @blur="renamed"></h1>
+  <span class="chips">
+    <span v-if="runs.busy" class="chip run"><span class="dot"></span><b>Running <span class="clock">{{ since }}</span></b>
+      <span class="promise">keeps going if you leave</span></span>
+    <span v-else-if="runs.queued" class="chip"><span class="dot"></span>{{ runs.queued }} queued</span>
+    <span v-if="runs.waiting" class="chip wait"><span class="dot"></span>{{ runs.waiting }} waits for you</span>
+    <span v-if="archived" class="chip">Archived <button type="button" class="ghost" @click="page.unarchive()">Take it back</button></span>
+    <span class="chip" data-testid="sandbox-state" :data-state="sandbox.state" :data-kernel="sandbox.kernel" :title="boxTitle">{{ box }}</span>
+    <span class="chip" :class="{ live: feed === 'live', off: feed !== 'live' }" data-testid="feed-state" :data-seq="seq ?? ''"
+      :data-state="feed" :title="FEED[feed][1]" role="status"><span class="dot"></span>{{ FEED[feed][0] }}</span>
+    <span v-if="unsent" class="chip off" role="status">{{ unsent }} not sent yet</span>
+  </span>
+  <span class="grow"></span>
+  <span class="deeds">
+    <button v-if="gone" type="button" class="ghost" @click="page.runAll()">Run all above again</button>
+    <button type="button" class="ghost" @click="page.restart()" title="A new kernel: variables are gone">Restart kernel</button>
+    <button type="button" @click="page.stopAll()" :disabled="!runs.busy && !runs.queued">Stop</button>
+    <button type="button" class="main" data-testid="run-all" @click="page.runAll()">Run all</button>
+  </span>
+</header>
+<p v-if="sandbox.isolation === 'process'" class="warn" role="note">Not isolated: code can read what the server's user can.</p>`,
+  data: () => ({ FEED }),
+  computed: {
+    since() {
+      return Number.isFinite(this.runs.since) ? duration(Math.max(0, this.clock.now - this.runs.since)) : "";
+    },
+    gone() {
+      return this.sandbox.kernel === "gone";
+    },
+    box() {
+      const { state, kernel } = this.sandbox;
+      if (state === "lost") return "Sandbox lost, variables gone";
+      if (kernel === "gone") return state === "asleep" ? "Sandbox asleep, variables gone" : "Kernel gone, variables gone";
+      if (state === "starting") return "Sandbox starting";
+      return state === "awake" ? "Sandbox awake" : "Sandbox asleep";
+    },
+    boxTitle() {
+      const { isolation, reason } = this.sandbox;
+      return [isolation ? `Isolation: ${isolation}` : "", reason ?? ""].filter(Boolean).join(". ");
+    },
+  },
+  watch: {
+    title: "draw",
+  },
+  mounted() {
+    this.draw();
+  },
+  methods: {
+    draw() {
+      const node = this.$refs.title;
+      if (document.activeElement !== node) node.textContent = this.title;
+    },
+    cancel() {
+      this.$refs.title.textContent = this.title;
+      this.$refs.title.blur();
+    },
+    renamed() {
+      const node = this.$refs.title;
+      const title = node.textContent.replace(/\s+/g, " ").trim().slice(0, 300);
+      if (title && title !== this.title) this.page.rename(title);
+      node.textContent = title || this.title;
+    },
+  },
+};

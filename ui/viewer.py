@@ -1,0 +1,298 @@
+"""The feed's way to one page: attach after what the page has drawn, send what comes, never more than it can take.
+
+A `Viewer` belongs to one NiceGUI client. It does nothing until the page says hello, keeps nothing running while the
+page is away, and owns one task at a time. Its messages are numbered within a *stream* (one hello); the page draws them
+in order and acknowledges each, and asks again with a new hello when one is missing. What it has drawn the viewer keeps
+as a fold (shared, immutable), so that a page that comes back goes on from there, and only from there.
+
+| | first open, reload | link was away |
+| --- | --- | --- |
+| hello | `seq` null | `seq` it has drawn |
+| answer | the snapshot, in pieces | the frames after it |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.feed import Feed, Reset, Subscription, UnknownNotebook
+from engine.frames import Frame
+from engine.notebook import Notebook, apply
+from ui import ops
+
+WINDOW = 256 * 1024  # bytes a page may have unacknowledged
+PIECE = 64 * 1024  # bytes of one message of a snapshot or a backlog
+PACE = 0.1  # seconds between two small messages: ten a second
+BEAT = 1.5  # seconds of silence after which a heartbeat shows that the link works
+RETRY = 1.0  # seconds before a feed that failed is asked again
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Window:
+    """Messages on their way: how many bytes, and the fold that each leads to."""
+
+    limit: int = WINDOW
+    unacknowledged: int = 0
+    _sent: deque[tuple[int, int, Notebook | None]] = field(default_factory=deque)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def sent(self, number: int, size: int, notebook: Notebook | None) -> None:
+        """Message `number` of `size` bytes went out; drawn, the page shows `notebook` (null within a snapshot)."""
+        self._sent.append((number, size, notebook))
+        self.unacknowledged += size
+
+    def drawn(self, number: int) -> Notebook | None:
+        """The page drew all up to `number`: the fold it shows now, or null if that did not change."""
+        shown = None
+        while self._sent and self._sent[0][0] <= number:
+            _, size, notebook = self._sent.popleft()
+            self.unacknowledged -= size
+            shown = notebook or shown
+        self._moved.set()
+        return shown
+
+    def folds(self) -> list[Notebook]:
+        """The folds of messages not acknowledged: a page may have drawn one although its word got lost."""
+        return [notebook for _, _, notebook in self._sent if notebook is not None]
+
+    def fits(self, size: int) -> bool:
+        """Whether `size` bytes may go now. What alone is over the limit goes alone."""
+        return self.unacknowledged == 0 or self.unacknowledged + size <= self.limit
+
+    async def moved(self, timeout: float) -> bool:
+        """Waits for an acknowledgement, at most `timeout` seconds."""
+        self._moved.clear()
+        try:
+            await asyncio.wait_for(self._moved.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True
+
+
+class Viewer:
+    """One page of one notebook. `send(method, *args)` calls a method of the page's component and never waits."""
+
+    def __init__(
+        self, feed: Feed, notebook_id: str, send: Callable[..., object], *, member: str, operator: bool = True
+    ) -> None:
+        self._feed = feed
+        self._id = notebook_id
+        self._send = send
+        self._member = member
+        self._operator = operator
+        self._stream: int | None = None
+        self._number = 0
+        self._window = Window()
+        self._drawn: Notebook | None = None  # the fold the page is known to show
+        self._told: tuple[str, int] | None = None
+        self._last_sent = float("-inf")
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        doing = "closed" if self._closed else "parked" if self._task is None else "streaming"
+        return f"<Viewer of {self._id}: {doing}, {self._window.unacknowledged} bytes unacknowledged>"
+
+    @property
+    def streaming(self) -> bool:
+        """Whether a task works for the page."""
+        return self._task is not None
+
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes on their way to the page."""
+        return self._window.unacknowledged
+
+    # what the page says; called on the loop, returning at once
+
+    def hello(self, stream: int, seq: int | None) -> None:
+        """The page is there (again) and has drawn up to `seq`: start `stream`, which replaces the one before."""
+        if self._closed:
+            return
+        base = self._fold_at(seq)
+        self.park()
+        self._stream, self._number, self._window, self._told = stream, 0, Window(), None
+        self._drawn = base
+        self._task = asyncio.create_task(self._run(base), name=f"viewer of {self._id}")
+
+    def drawn(self, stream: int, number: int) -> None:
+        """The page has drawn message `number` of `stream`."""
+        if stream == self._stream:
+            self._drawn = self._window.drawn(number) or self._drawn
+
+    def park(self) -> None:
+        """The page's link is gone: stop sending. What the page may have drawn stays known."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def close(self) -> None:
+        """The page is gone for good."""
+        self.park()
+        self._closed = True
+        self._drawn, self._window = None, Window()
+
+    def _fold_at(self, seq: int | None) -> Notebook | None:
+        if seq is None:
+            return None
+        known = [self._drawn, *self._window.folds()]
+        return next((fold for fold in known if fold is not None and fold.seq == seq), None)
+
+    # the one task
+
+    async def _run(self, base: Notebook | None) -> None:
+        shown = base
+        while True:
+            try:
+                subscription = await self._feed.attach(
+                    self._id, after=None if shown is None else shown.seq, member=self._member, operator=self._operator
+                )
+            except UnknownNotebook:
+                self._send("gone")
+                return
+            except Exception:
+                log.exception("attaching to notebook %s failed, trying again", self._id)
+                self._beat(None)
+                await asyncio.sleep(RETRY)
+                continue
+            follower = _Follower(self, subscription, shown)
+            try:
+                await follower.follow()
+            except Exception:
+                log.exception("the feed of notebook %s failed, attaching again", self._id)
+            finally:
+                subscription.close()
+            shown = follower.shown
+            self._beat(None)
+            await asyncio.sleep(RETRY)
+
+    async def push(
+        self, view: list[ops.Op], prev: int | None, notebook: Notebook | None, *, live: bool, subscription: Subscription
+    ) -> int:
+        """Sends one message when the window has room for it; heartbeats go on meanwhile. Returns its bytes."""
+        message = {
+            "stream": self._stream,
+            "n": self._number,
+            "prev": prev,
+            "seq": None if notebook is None else notebook.seq,
+            "live": live,
+            "ops": view,
+        }
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+        size = len(text.encode("utf-8", "replace"))
+        while not self._window.fits(size):
+            if not await self._window.moved(BEAT):
+                self._beat(subscription)
+        self._window.sent(self._number, size, notebook)
+        self._number += 1
+        self._last_sent = asyncio.get_running_loop().time()
+        self._send("push", text)
+        return size
+
+    async def room(self, subscription: Subscription) -> int:
+        """Waits until half of the window is free; returns the free bytes."""
+        while self._window.unacknowledged > self._window.limit // 2:
+            if not await self._window.moved(BEAT):
+                self._beat(subscription)
+        return self._window.limit - self._window.unacknowledged
+
+    async def pace(self) -> None:
+        """Waits until a small message may follow the last one."""
+        wait = self._last_sent + PACE - asyncio.get_running_loop().time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def _beat(self, subscription: Subscription | None) -> None:
+        """A sign of life: who serves the notebook and who is here. `None`: the feed itself is away."""
+        engine = "here" if subscription is not None and subscription.engine == "here" else "away"
+        if self._feed.state == "offline" or subscription is None:
+            engine = "store-away"
+        people = [] if subscription is None else list(subscription.people)
+        self._told = (engine, len(people))
+        self._send("beat", {"stream": self._stream, "n": self._number, "engine": engine, "people": people})
+
+    def tell(self, subscription: Subscription, *, idle: bool) -> None:
+        """A heartbeat when nothing else was sent, or when what it tells has changed."""
+        engine = "store-away" if self._feed.state == "offline" else subscription.engine
+        if idle or self._told is None or self._told != (engine, len(subscription.people)):
+            self._beat(subscription)
+
+
+class _Follower:
+    """One subscription, read to the end: the snapshot if the page has nothing, then frame after frame."""
+
+    def __init__(self, viewer: Viewer, subscription: Subscription, shown: Notebook | None) -> None:
+        self._viewer = viewer
+        self._subscription = subscription
+        self.shown = shown  # the fold that the page shows once it has drawn all that was sent
+
+    async def follow(self) -> None:
+        subscription, viewer = self._subscription, self._viewer
+        if self.shown is None:
+            await self._snapshot()
+        behind = True
+        while True:
+            room = await viewer.room(subscription)
+            if not behind:
+                await viewer.pace()
+            try:
+                frames = await subscription.next(0.0 if behind else BEAT, min(room, 2 * PIECE))
+            except Reset:
+                await self._snapshot()
+                continue
+            size = await self._frames(frames) if frames else 0
+            viewer.tell(subscription, idle=not frames)
+            behind = size >= PIECE
+
+    async def _snapshot(self) -> None:
+        self.shown = None
+        notebook = await self._subscription.snapshot()
+        held: list[ops.Op] | None = None
+        for piece in ops.pieces(ops.joined(ops.snapshot(notebook, datetime.now(UTC))), PIECE):
+            if held is not None:
+                await self._viewer.push(held, None, None, live=False, subscription=self._subscription)
+            held = piece
+        live = notebook.seq >= self._subscription.head
+        await self._viewer.push(held or [], None, notebook, live=live, subscription=self._subscription)
+        self.shown = notebook
+
+    async def _frames(self, frames: list[Frame]) -> int:
+        """Draws `frames`, in as many messages as their size needs; a message ends where a frame ends."""
+        assert self.shown is not None
+        notebook, prev, size = self.shown, self.shown.seq, 0
+        batch: list[ops.Op] = []
+        weight = 0
+        for frame in frames:
+            if frame.seq <= notebook.seq:
+                continue
+            if batch and weight + len(frame.text) > 2 * PIECE:
+                size += await self._push(batch, prev, notebook)
+                prev, batch, weight = notebook.seq, [], 0
+            newer = apply(notebook, frame)
+            batch.extend(ops.between(notebook, newer, frame))
+            notebook = newer
+            weight += len(frame.text)
+        if notebook.seq != prev:
+            size += await self._push(batch, prev, notebook)
+        return size
+
+    async def _push(self, batch: list[ops.Op], prev: int, notebook: Notebook) -> int:
+        view = list(ops.joined(batch))
+        live = notebook.seq >= self._subscription.head
+        size = await self._viewer.push(view, prev, notebook, live=live, subscription=self._subscription)
+        self.shown = notebook
+        return size
+
+
+def page_event(arguments: Any) -> dict[str, Any]:
+    """The one object that a component's event carries, or an empty one: what a page sends is not trusted."""
+    return arguments if isinstance(arguments, dict) else {}
