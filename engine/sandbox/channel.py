@@ -12,9 +12,9 @@ import re
 import select
 import signal
 import socket
-import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -45,12 +45,12 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._lock = threading.RLock()
-        self._stream = ""
-        self._texts: list[str] = []
+        self._texts: deque[tuple[str, str]] = deque()
         self._size = 0
         self._flushed = 0.0
         self._waiting = bytearray()
         self._work = threading.Event()
+        self._asked = False
         self._interrupt = False
         self._inside = 0
         self._main = threading.main_thread().ident
@@ -87,20 +87,16 @@ class Channel:
                 data = data[os.write(_DESCRIPTORS[stream], data) :]
             return
         for start in range(0, len(text), JOIN_CHARACTERS):
-            piece = text[start : start + JOIN_CHARACTERS]
-            with self:
-                if stream != self._stream:
-                    self._close_text()
-                    self._stream = stream
-                self._texts.append(piece)
-                self._size += len(piece)
-                # print() writes its text and its newline separately: they should travel together.
-                ready = piece.endswith("\n") and time.monotonic() - self._flushed >= JOIN_SECONDS
-                if ready or self._size >= JOIN_CHARACTERS:
-                    self._close_text()
-                    self._push()
-            self._wait_for_room()
-        self._work.set()
+            piece = text if len(text) <= JOIN_CHARACTERS else text[start : start + JOIN_CHARACTERS]
+            self._texts.append((stream, piece))  # without the lock: appending is atomic, and a print loop is hot
+            self._size += len(piece)
+            # print() writes its text and its newline separately: they should travel together.
+            if self._size >= JOIN_CHARACTERS or (
+                piece.endswith("\n") and time.monotonic() - self._flushed >= JOIN_SECONDS
+            ):
+                self.flush()
+                self._wait_for_room()
+        self._ask_for_flush()
 
     def message(self, body: dict[str, Any]) -> None:
         """Send a message after all text so far."""
@@ -112,7 +108,7 @@ class Channel:
             self._waiting += frame
             self._push()
         self._wait_for_room()
-        self._work.set()
+        self._ask_for_flush()
 
     def flush(self) -> None:
         if not self.forked:
@@ -121,11 +117,20 @@ class Channel:
                 self._push()
 
     def _close_text(self) -> None:
-        if self._texts:
-            self._waiting += wire.pack(_KINDS[self._stream], encode("".join(self._texts)))
-            self._texts.clear()
-            self._size = 0
+        self._size = 0
         self._flushed = time.monotonic()
+        texts = self._texts
+        while texts:
+            stream, text = texts.popleft()
+            joined = [text]
+            while texts and texts[0][0] == stream:
+                joined.append(texts.popleft()[1])
+            self._waiting += wire.pack(_KINDS[stream], encode("".join(joined)))
+
+    def _ask_for_flush(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self._work.set()
 
     def _push(self) -> None:
         """Send what the socket takes now."""
@@ -151,6 +156,7 @@ class Channel:
             self._work.wait()
             self._work.clear()
             time.sleep(JOIN_SECONDS)
+            self._asked = False
             while True:
                 self.flush()
                 if not self._waiting:
@@ -239,7 +245,7 @@ class InStream(io.TextIOBase):
     def __init__(self, ask: Any) -> None:
         self._ask = ask
 
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"
 
     def readable(self) -> bool:
         return True
@@ -263,10 +269,3 @@ def flush_c_stdio() -> None:
         import ctypes
 
         ctypes.CDLL(None).fflush(None)
-
-
-def die_with_shim() -> None:
-    """End this process without running anything more of it."""
-    with suppress(Exception):
-        sys.stdout.flush()
-    os._exit(0)

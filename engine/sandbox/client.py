@@ -24,7 +24,10 @@ from engine.sandbox.isolation import PACKAGE_ROOT, Place, choose, python_prefixe
 START_SECONDS = 30.0
 RECONNECT_SECONDS = 10.0
 _RECEIVE_BYTES = 256 * 1024
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from engine.sandbox.shim import main; main(sys.argv[2], int(sys.argv[3]))"
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from engine.sandbox.shim import main; "
+    "main(sys.argv[2], int(sys.argv[3]))"
+)
 
 
 class SandboxError(Exception):
@@ -236,11 +239,11 @@ class Sandbox:
         """Stop everything, then the shim. Returns when it is gone."""
         with suppress(SandboxLost):
             await self._request("shutdown")
-            while alive(self._folder):
+            while alive(self._folder):  # noqa: ASYNC110  another process lets go of a lock: no event tells it
                 await trio.sleep(0.02)
 
     async def records(self) -> list[dict[str, Any]]:
-        """Wait for the next records, in order, each once: about 128 KiB at a time, more only if one record is larger."""
+        """Wait for the next records, in order, each once. About 128 KiB at a time; more only if one is larger."""
         async with self._reading:
             while True:
                 try:
@@ -350,8 +353,8 @@ def _launch(config: SandboxConfig, notebook_id: str) -> None:
         with (folder / "log").open("ab") as log:
             process = subprocess.Popen(
                 [config.python, "-I", "-S", "-c", _START, str(PACKAGE_ROOT), str(folder), str(write)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"},
-                pass_fds=(write,), start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+                env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}, pass_fds=(write,), start_new_session=True,
             )  # fmt: skip
         os.close(write)
         write = -1

@@ -8,8 +8,8 @@ shim uses it too.
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MODES = ("auto", "bubblewrap", "process")
 WORKSPACE = "/workspace"
@@ -36,8 +36,7 @@ class IsolationUnavailable(Exception):
     """Bubblewrap was asked for and does not work here."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where one notebook's code runs. Paths are absolute; `hidden` are folders that must not be seen."""
 
     mode: str  # bubblewrap or process

@@ -1,7 +1,8 @@
 """The Python kernel: IPython's InteractiveShell in a child process of the shim, without Jupyter's server or ZMQ.
 
-Its asyncio loop runs for ever in the main thread, so background tasks tick between cells; a second thread listens to the
-shim. An interrupt is raised in running code as KeyboardInterrupt; if the cell waits in an `await`, its task is cancelled.
+Its asyncio loop runs for ever in the main thread, so background tasks tick between cells; a second thread listens to
+the shim. An interrupt is raised in running code as KeyboardInterrupt; if the cell waits in an `await`, its task is
+cancelled.
 
 What people know from Jupyter holds: `sys.exit()` ends the cell and not the kernel. So do `exit()` and `quit()` here (in
 Jupyter they take the kernel, and the variables, with them).
@@ -70,11 +71,12 @@ def send_data(
     _channel.message(body)
 
 
-class Publisher(DisplayPublisher):  # type: ignore[misc]
+class Publisher(DisplayPublisher):
     """`display(…)` becomes a message."""
 
     def publish(
-        self, data: dict[str, Any], metadata: dict[str, Any] | None = None, *, transient: dict[str, Any] | None = None,
+        self, data: dict[str, Any], metadata: dict[str, Any] | None = None, source: Any = None, *,
+        transient: dict[str, Any] | None = None,
         update: bool = False, **_: Any,
     ) -> None:  # fmt: skip
         send_data(data, metadata, (transient or {}).get("display_id"), update, 0)
@@ -83,7 +85,7 @@ class Publisher(DisplayPublisher):  # type: ignore[misc]
         _channel.text("stdout", "\x1b[2K\r")
 
 
-class ResultHook(DisplayHook):  # type: ignore[misc]
+class ResultHook(DisplayHook):
     """The last expression's value becomes a message, not printed text."""
 
     def write_output_prompt(self) -> None:
@@ -109,7 +111,7 @@ class Exit:
         raise SystemExit(code)
 
 
-class Shell(InteractiveShell):  # type: ignore[misc]
+class Shell(InteractiveShell):
     displayhook_class = Type(ResultHook)
     display_pub_class = Type(Publisher)
 
@@ -157,7 +159,7 @@ class Kernel:
     def serve(self) -> None:
         sys.stdout, sys.stderr = OutStream(_channel, "stdout"), OutStream(_channel, "stderr")
         sys.stdin = InStream(self._ask)
-        builtins.input = lambda prompt="", /: self._ask(str(prompt), False)  # type: ignore[assignment]
+        builtins.input = lambda prompt="", /: self._ask(str(prompt), False)
         getpass.getpass = lambda prompt="Password: ", stream=None: self._ask(str(prompt), True)
         signal.signal(signal.SIGINT, self._interrupted)
         threading.Thread(target=self._listen, name="nightbook-control", daemon=True).start()
@@ -217,7 +219,7 @@ class Kernel:
     async def _execute(self, code: str) -> tuple[str, str | None]:
         shell, transform_problem, cell = self._shell, None, code
         try:
-            cell = shell.transform_cell(code)
+            cell = shell.transform_cell(code)  # type: ignore[no-untyped-call]
         except Exception:
             transform_problem = sys.exc_info()
         result = await shell.run_cell_async(

@@ -132,8 +132,10 @@ class KernelHost:
     def kill(self) -> None:
         if self._why is None:
             self._why = "stopped by force"
-        if self.tree is not None and not self.tree.destroy() and self._status is None:
-            self._loop.after(0.1, self.kill)
+        tree = self.tree
+        if tree is not None and not tree.destroy() and self._status is None:
+            # Only this one again: its successor may be there by then.
+            self._loop.after(0.1, lambda: self.kill() if self.tree is tree else None)
 
     # The kernel process.
 
@@ -208,7 +210,8 @@ class KernelHost:
             self._loop.reader(fd, self._reader(fd))
         if self._socket is not None:
             self._loop.reader(self._socket.fileno(), self._receive)
-        self._loop.after(DRAIN_SECONDS, self._gone)
+        tree = self.tree
+        self._loop.after(DRAIN_SECONDS, lambda: self._gone() if self.tree is tree else None)
         self._gone_if_drained()
 
     def _gone_if_drained(self) -> None:
@@ -257,7 +260,10 @@ class KernelHost:
     # What comes from it.
 
     def _reader(self, fd: int) -> Callable[[], None]:
-        return lambda: self._read_pipe(fd, READ_BYTES)
+        def read() -> None:
+            self._read_pipe(fd, READ_BYTES)
+
+        return read
 
     def _read_pipe(self, fd: int, size: int) -> int:
         try:

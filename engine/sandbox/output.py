@@ -136,8 +136,11 @@ class Shaper:
     reached, `flush` before anything else of the run is recorded, and `finish` at its end.
     """
 
-    def __init__(self, emit: Callable[[str, str, int], None], whole: Whole) -> None:
+    def __init__(
+        self, emit: Callable[[str, str, int], None], whole: Whole, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._emit = emit
+        self._clock = clock
         self._whole = whole
         self._decoders: dict[str, Decoder] = {}
         self._pending: list[list[str]] = []  # [stream, text, text, …] in the order they came
@@ -162,14 +165,14 @@ class Shaper:
             decoder = self._decoders[stream] = Decoder()
         text = decoder.feed(data)
         if decoder.held and self._held_since is None:
-            self._held_since = time.monotonic()
+            self._held_since = self._clock()
         if text:
             self._add(stream, text)
         self.pump()
 
     def pump(self) -> None:
         """Emit what is due and say when to come again."""
-        now = time.monotonic()
+        now = self._clock()
         if self._thin:
             if now >= self._last + LOOK_SECONDS and self._tail:
                 self._look(LOOK_BYTES)
@@ -200,7 +203,7 @@ class Shaper:
             self._write()
         if self._thin and self._tail:
             self._look(LOOK_BYTES)
-            self._last = time.monotonic()
+            self._last = self._clock()
         self.due = self._held_since + HELD_SECONDS if self._held_since is not None and not self._thin else None
 
     def finish(self) -> dict[str, Any] | None:
@@ -228,7 +231,7 @@ class Shaper:
         self._pending_size = 0
         self._plain = False
         if pending:
-            self._last = time.monotonic()
+            self._last = self._clock()
         for place, (stream, *texts) in enumerate(pending):
             text = "".join(texts)
             if rewrites(text):
@@ -302,7 +305,8 @@ class Shaper:
                 del chunk[:gone]
             self._skip(gone)
             skip -= gone
-        for stream, chunk in chunks:
+        while chunks:  # let go of each as it is shown
+            stream, chunk = chunks.popleft()
             decoder = self._decoders.get(stream) or self._decoders.setdefault(stream, Decoder())
             for piece in pieces(decoder.feed(bytes(chunk)), RECORD_BYTES):
                 self._out(stream, piece)

@@ -59,7 +59,7 @@ class Peer:
         *lines, rest = self._in.split(b"\n")
         self._in = rest
         for line in lines:
-            self._out += encode(self._answer(line))
+            self._out += encode(self._answer(bytes(line)))
         self._write()
 
     def _answer(self, line: bytes) -> dict[str, Any]:

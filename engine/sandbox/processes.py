@@ -9,7 +9,6 @@ import ctypes
 import os
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 MARK = "NIGHTBOOK_TREE"
@@ -49,6 +48,12 @@ def prefer_for_oom_killer() -> None:
         fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(fd, b"500")
         os.close(fd)
+
+
+def give_back_memory() -> None:
+    """Hand freed memory back to the system; glibc keeps it otherwise."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
 
 
 def table() -> dict[int, Process]:
@@ -144,8 +149,7 @@ def resident(processes: list[Process], limit: int) -> int:
     return exact or quick
 
 
-@dataclass(slots=True)
-class Tree:
+class Tree(NamedTuple):
     """All processes that came from one start.
 
     `pid` is the shim's own child; `inner` the first process of its namespace as seen from here, or None without

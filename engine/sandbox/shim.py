@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import time
-import uuid
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +41,7 @@ class Refused(Exception):
 
 
 class Shim:
-    """One notebook's sandbox. `folder` is its state folder, which the caller holds the lock of; `mark` finds its processes."""
+    """One notebook's sandbox. The caller holds the lock of `folder`, its state folder; `mark` finds its processes."""
 
     def __init__(self, folder: Path, name: str, mark: str, config: dict[str, Any]) -> None:
         self.id = name
@@ -216,7 +215,7 @@ class Shim:
         return {
             "sandbox": self.id, "processes": len(members), "memory": processes.resident(members, 1 << 62),
             "kernel": self.kernel.state, "isolation": self._place.mode, "idle": time.monotonic() - self._used,
-            "runs": sorted(self._runs), "spool": self.spool.bytes, "last": self.spool.last, "pid": os.getpid(),
+            "runs": sorted(self._runs), "spool": self.spool.size, "last": self.spool.last, "pid": os.getpid(),
         }  # fmt: skip
 
     def _op_shutdown(self, _peer: Peer, _body: dict[str, Any]) -> dict[str, Any]:
@@ -243,6 +242,7 @@ class Shim:
     def _ended(self, run: Run, status: str, reason: str | None, code: int | None) -> None:
         """Called by the run just before its `ended` is recorded."""
         self._used = time.monotonic()
+        processes.give_back_memory()
         self._runs.pop(run.id, None)
         self._shells.pop(run.id, None)
         with contextlib.suppress(OSError):  # no room on the disk: the result is in memory and in the record
@@ -266,9 +266,12 @@ class Shim:
         elif number == signal.SIGTERM:
             self._shut_down()
 
+    def _owners(self) -> list[KernelHost | ShellRun]:
+        return [self.kernel, *self._shells.values()]
+
     def _members(self) -> list[processes.Process]:
         seen = processes.table()
-        everyone = {p.pid: p for owner in (self.kernel, *self._shells.values()) for p in owner.members(seen)}
+        everyone = {p.pid: p for owner in self._owners() for p in owner.members(seen)}
         return list(everyone.values())
 
     def _watch(self) -> None:
@@ -294,7 +297,7 @@ class Shim:
         everyone: dict[int, processes.Process] = {}
         biggest: tuple[int, KernelHost | ShellRun] = (-1, self.kernel)
         crowd: tuple[int, KernelHost | ShellRun] = (-1, self.kernel)
-        for owner in (self.kernel, *self._shells.values()):
+        for owner in self._owners():
             members = owner.members(seen)
             everyone |= {process.pid: process for process in members}
             biggest = max(biggest, (sum(process.pages for process in members), owner), key=lambda pair: pair[0])
@@ -344,7 +347,7 @@ def warden(mark: str) -> None:
 
     To be called before the lock is taken: the child would hold it too.
     """
-    read, write = os.pipe()
+    read, _stays_open = os.pipe()
     if os.fork() == 0:
         os.setsid()
         os.closerange(3, read)
@@ -355,7 +358,7 @@ def warden(mark: str) -> None:
             pass
         processes.kill_marked(mark)
         os._exit(0)
-    os.close(read)  # the other end stays open as long as this process lives
+    os.close(read)
 
 
 def main(folder: str, ready: int) -> None:
@@ -371,7 +374,7 @@ def main(folder: str, ready: int) -> None:
     path = Path(folder).resolve()
     # The same notebook id may exist in another data folder on this machine: the mark names the folder.
     family = f"{zlib.crc32(bytes(path)):08x}-{path.name}:"
-    name = uuid.uuid4().hex
+    name = os.urandom(16).hex()
     try:
         config = json.loads((path / "config.json").read_bytes())
         if config["place"]["mode"] == "process":

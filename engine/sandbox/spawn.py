@@ -15,8 +15,8 @@ INFO_SECONDS = 10.0
 
 
 def spawn(
-    place: Place, program: list[str], mark: str, *, stdin: int, stdout: int, stderr: int, pass_fds: tuple[int, ...] = (),
-    leader: bool,
+    place: Place, program: list[str], mark: str, *, stdin: int, stdout: int, stderr: int, leader: bool,
+    pass_fds: tuple[int, ...] = (),
 ) -> Tree:  # fmt: skip
     """Start `program`; raises `OSError` when it cannot be started.
 
@@ -36,8 +36,8 @@ def spawn(
 
     try:
         child = subprocess.Popen(
-            place.command(program, write), env=environment, cwd=place.workspace, stdin=stdin, stdout=stdout, stderr=stderr,
-            pass_fds=(*pass_fds, write) if isolated else pass_fds, preexec_fn=between_fork_and_exec,
+            place.command(program, write), env=environment, cwd=place.workspace, stdin=stdin, stdout=stdout,
+            stderr=stderr, pass_fds=(*pass_fds, write) if isolated else pass_fds, preexec_fn=between_fork_and_exec,
             start_new_session=isolated or leader,
         )  # fmt: skip
         os.close(write)
@@ -68,7 +68,7 @@ def _first_process(info: int) -> int | None:
 def ending(status: int) -> tuple[int | None, str | None]:
     """A wait status as `(exit code, reason)`; reason None for 0.
 
-    A shell and bubblewrap report a signal as 128 plus its number, so that cannot be told from `exit 137`: both are said.
+    A shell and bubblewrap report a signal as 128 plus its number, so that looks like `exit 137`: both are said.
     """
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

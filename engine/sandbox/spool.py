@@ -8,6 +8,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ KEEP_SECONDS = 24 * 3600.0
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-def encode(body: dict[str, Any]) -> bytes:
+def encode(body: Mapping[str, Any]) -> bytes:
     """One line of JSON in valid UTF-8: lone surrogates become U+FFFD."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     try:
@@ -68,12 +69,12 @@ class Spool:
         self.acked = 0
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         return sum(segment.size for segment in self._segments)
 
     @property
     def full(self) -> bool:
-        return bool(self._unwritten) or self.bytes >= self._limit
+        return bool(self._unwritten) or self.size >= self._limit
 
     def append(self, record: dict[str, Any]) -> int:
         """Give the record its number, keep it, return the number."""
