@@ -29,18 +29,19 @@ def notebooks(url: str, token: str) -> str:
     )
     try:
         with _opener.open(request, timeout=_SECONDS) as answer:
-            found = json.load(answer)
+            listed: list[dict[str, Any]] = json.load(answer)
     except urllib.error.HTTPError as error:
         return f"notebooks: unknown ({_detail(error)})"
     except (OSError, ValueError) as error:
         return f"notebooks: unknown ({error})"
-    listed: list[dict[str, Any]] = found["notebooks"] if isinstance(found, dict) else found
     states = Counter(one.get("state") for one in listed)
     return f"notebooks: {len(listed)}, running {states['running']}, waiting {states['waiting']}"
 
 
 def _detail(error: urllib.error.HTTPError) -> str:
+    """Take the reason out of a problem, or out of the parts that /readyz lists."""
     try:
-        return str(json.load(error)["detail"])
-    except (ValueError, KeyError, TypeError, OSError):
+        said: dict[str, Any] = json.load(error)
+        return str(said.get("detail") or ", ".join(f"{part} {state}" for part, state in said.items()))
+    except (ValueError, AttributeError, OSError):
         return f"HTTP {error.code}"

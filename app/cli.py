@@ -186,9 +186,13 @@ def _told_in_one_line() -> Iterator[None]:
             from engine.store.schema import SchemaNewer
 
             known += (StoreUnavailable, SchemaNewer)
-        if not isinstance(error, known):
+        found: Exception | None = error
+        while isinstance(found, ExceptionGroup):  # from inside a nursery
+            rest = found.subgroup(known)
+            found = rest.exceptions[0] if rest is not None else None
+        if not isinstance(found, known):
             raise
-        typer.echo(f"nightbook: {error}", err=True)
+        typer.echo(f"nightbook: {found}", err=True)
         raise typer.Exit(1) from None
 
 

@@ -6,6 +6,7 @@ Times are in seconds, sizes in bytes (`16MiB` is understood too). An empty varia
 """
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "NIGHTBOOK_"
 _SECRET = frozenset({"token", "database_url"})
-_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
 
 class SettingsError(Exception):
@@ -26,12 +27,9 @@ def _bytes(value: object) -> object:
     """Read `16MiB`, `1.5 GB` or `4096` as a number of bytes; other types go on to pydantic unchanged."""
     if not isinstance(value, str):
         return value
-    text = value.strip().lower()
-    number = text.rstrip("bgikm ")
-    unit = text[len(number) :].strip()
-    if unit not in _UNITS:
-        raise ValueError("unknown unit")
-    return int(float(number) * _UNITS[unit])
+    if (parts := re.fullmatch(r"(\d+(?:\.\d+)?) ?(b|[kmg]i?b)?", value.strip().lower())) is None:
+        raise ValueError("not a size")
+    return int(float(parts[1]) * _UNITS[parts[2] or "b"])
 
 
 def _list(value: object) -> object:
