@@ -91,7 +91,7 @@ def sandbox_config(settings: Settings) -> SandboxConfig:
         workspaces=settings.data / "workspaces",
         isolation=settings.sandbox,
         orphan_seconds=settings.orphan_seconds,
-        memory=settings.sandbox_memory_bytes,
+        memory_bytes=settings.sandbox_memory_bytes,
         processes=settings.sandbox_processes,
     )
 

@@ -103,7 +103,7 @@ class Subscription:
         self.seq = seq
         self.member = member
         self.operator = operator
-        self.reset_wanted = seq > channel.notebook.seq
+        self.reset_wanted = False
 
     @property
     def head(self) -> int:
@@ -130,9 +130,9 @@ class Subscription:
     async def next(self, timeout: float, limit_bytes: int = 262144) -> list[Frame]:
         """Frames after `seq`, in order; none when nothing came within `timeout` seconds. Raises `Reset`."""
         channel = self._channel
-        if self.reset_wanted or self.seq > channel.notebook.seq:
+        if self.reset_wanted:
             raise Reset
-        if self.seq == channel.notebook.seq:
+        if self.seq >= channel.notebook.seq:  # read from the journal, a viewer may be ahead of the buffer
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(channel.changed.wait(), timeout)
         if self.seq >= channel.notebook.seq:
@@ -164,7 +164,6 @@ class Feed:
         self._tasks: list[asyncio.Task[None]] = []
         self._home_version = 1
         self._home_changed = asyncio.Event()
-        self._home_viewers: dict[object, str] = {}
         self.web_id = f"web-{new_id()}"
         self.pool: asyncpg.Pool[Any]
         self.state = "live"
@@ -213,18 +212,14 @@ class Feed:
             if notebook_id not in self._opening:
                 self._opening[notebook_id] = asyncio.create_task(self._open(notebook_id))
             channel = await asyncio.shield(self._opening[notebook_id])
+        subscription = Subscription(self, channel, 0 if after is None else after, member, operator)
         if after is not None and after > channel.notebook.seq:
             # A hint may be on its way: ask the journal before calling the cursor one from the future.
-            self._notice(notebook_id, await reading.head(self.pool, notebook_id))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._reached(channel, min(after, channel.wanted)), 2)
-        subscription = Subscription(self, channel, 0 if after is None else after, member, operator)
+            head = await reading.head(self.pool, notebook_id)
+            subscription.reset_wanted = after > head
+            self._notice(notebook_id, head)
         channel.viewers.add(subscription)
         return subscription
-
-    async def _reached(self, channel: _Channel, seq: int) -> None:
-        while channel.notebook.seq < seq:
-            await channel.changed.wait()
 
     async def _open(self, notebook_id: str) -> _Channel:
         try:
@@ -266,9 +261,7 @@ class Feed:
     # Hints and reading
 
     def _hint(self, payload: str) -> None:
-        self._home_version += 1
-        changed, self._home_changed = self._home_changed, asyncio.Event()
-        changed.set()
+        self._home_moved()
         if payload == "*":
             self._look_everywhere()
             return
@@ -276,6 +269,11 @@ class Feed:
             notebook_id, _, head = part.partition(":")
             if notebook_id in self._channels:
                 self._notice(notebook_id, int(head))
+
+    def _home_moved(self) -> None:
+        self._home_version += 1
+        changed, self._home_changed = self._home_changed, asyncio.Event()
+        changed.set()
 
     def _notice(self, notebook_id: str, head: int) -> None:
         channel = self._channels.get(notebook_id)
@@ -293,7 +291,7 @@ class Feed:
     def _connected(self) -> None:
         self.state = "live"
         self._look_everywhere()
-        self._home_version += 1
+        self._home_moved()
 
     def _cut(self) -> None:
         self.state = "offline"

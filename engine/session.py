@@ -21,7 +21,7 @@ from engine.frames import Draft, draft
 from engine.journal import BadStep, FencedStep, Journal, Projection, Step
 from engine.notebook import Notebook, Run, fold, frames_from, preview
 from engine.records import Records, frames_of
-from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxLost
+from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError
 from engine.store.ownership import Claim
 
 log = logging.getLogger(__name__)
@@ -97,9 +97,7 @@ class Session:
         event = "resumed" if crashed or self.notebook.runs else "woke"
         drafts = [draft("session", event=event, epoch=self.epoch, worker=self._config.worker)]
         if self.notebook.sandbox.state in ("awake", "starting"):
-            sandbox = await Sandbox.join(
-                self._config.sandbox, self.id, self.epoch, lambda known: self.notebook.cursor.get(known, 0)
-            )
+            sandbox = await self._join()
             if sandbox is None:
                 drafts += self._lost("the sandbox is gone")
             else:
@@ -108,6 +106,11 @@ class Session:
             drafts += self._lost("the sandbox is gone")
         await self._commit(drafts)
         self._repeat_requests()
+
+    async def _join(self) -> Sandbox | None:
+        return await Sandbox.join(
+            self._config.sandbox, self.id, self.epoch, lambda known: self.notebook.cursor.get(known, 0)
+        )
 
     def _joined(self, sandbox: Sandbox) -> list[Draft]:
         """Takes a sandbox over: runs of another sandbox's life can have no end any more."""
@@ -248,7 +251,7 @@ class Session:
         except (decide.Refused, c.Invalid, c.TooLarge) as refusal:
             await self._refuse(command_id, by, str(body.get("kind")), str(refusal))
             return
-        except (Fenced, SandboxLost):
+        except Fenced:
             raise
         except Exception:
             log.exception("notebook %s: command %s", self.id, command_id)
@@ -280,7 +283,9 @@ class Session:
         with trio.move_on_after(REQUEST_SECONDS) as scope:
             try:
                 await self._sandbox.answer(command.run_id, command.id, command.input, command.text)
-            except SandboxLost:
+            except Fenced:
+                raise
+            except SandboxError:
                 raise decide.Refused("the program that asked is not running any more") from None
         if scope.cancelled_caught:
             raise decide.Refused("the sandbox does not answer; try again")
@@ -310,8 +315,11 @@ class Session:
     async def _start_sandbox(self) -> None:
         news: Sandbox | Exception
         try:
-            news = await Sandbox.start(self._config.sandbox, self.id, self.epoch)
-        except (OSError, SandboxLost) as error:
+            # One may be alive though the journal does not say so: a crash came between its start and the commit.
+            news = await self._join() or await Sandbox.start(self._config.sandbox, self.id, self.epoch)
+        except Fenced:
+            raise
+        except (OSError, SandboxError) as error:
             log.exception("notebook %s: sandbox", self.id)
             news = error
         self._sandbox_news.append(news)
@@ -368,8 +376,10 @@ class Session:
             except trio.TooSlowError:
                 log.warning("notebook %s: the sandbox does not answer to %s", self.id, name)
                 continue
-            except SandboxLost:
-                pass  # the reader tells it
+            except Fenced:
+                raise
+            except SandboxError as error:  # that it is lost, the reader tells
+                log.warning("notebook %s: %s: %s", self.id, name, error)
             if self._requests and self._requests[0] == (name, args):
                 self._requests.popleft()
 
@@ -380,7 +390,9 @@ class Session:
                 batch = await sandbox.records()
                 await self._records.put(batch)
                 self._wake.set()
-        except SandboxLost as lost:
+        except Fenced:
+            raise
+        except SandboxError as lost:
             if sandbox is self._sandbox:
                 self._sandbox_news.append(lost)
                 self._wake.set()

@@ -120,7 +120,9 @@ def test_a_kind_of_a_newer_version_only_moves_seq() -> None:
 
 
 def test_a_deleted_cell_comes_back_where_it_stood_and_not_as_running() -> None:
-    made = [draft("cell", event="added", cell_id=c, kind="python", source=c, after=p) for c, p in (("a", None), ("b", "a"))]
+    made = [
+        draft("cell", event="added", cell_id=c, kind="python", source=c, after=p) for c, p in (("a", None), ("b", "a"))
+    ]
     notebook = after(
         Notebook("n"),
         [

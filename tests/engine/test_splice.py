@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from engine.splice import BaseGone, Edit, OutOfRange, Overlap, rebase
 
 
-def edited(source: str, version: int, edits: list[Edit], at: int, remove: int, insert: str) -> tuple[str, int, list[Edit]]:
+def edited(
+    source: str, version: int, edits: list[Edit], at: int, remove: int, insert: str
+) -> tuple[str, int, list[Edit]]:
     edit = Edit(version, version + 1, at, source[at : at + remove], insert)
     return edit.on(source), version + 1, [*edits, edit]
 

@@ -1,0 +1,203 @@
+"""A worker with real sandboxes and a real database: runs, stops, questions, deaths, and taking up what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.engine.engine_run import text_of, worker
+
+LINES = """
+import time
+open("starts", "a").write("start\\n")
+for n in range({count}):
+    print("line", n)
+    time.sleep({pause})
+open("ends", "a").write("end\\n")
+"""
+
+
+@pytest.mark.trio
+async def test_a_python_cell_runs_and_shows_every_line_once(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("python", LINES.format(count=50, pause=0.005) + "\n6 * 7"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "done"
+        notebook = await hand.notebook(notebook_id)
+        assert text_of(notebook, cell).splitlines() == [f"line {n}" for n in range(50)]
+        assert [item["data"]["text/plain"] for item in notebook.cells[cell].output if "data" in item] == ["42"]
+        kinds = [
+            (frame.kind, frame.body.get("event")) for frame in await hand.frames(notebook_id) if frame.kind == "run"
+        ]
+        assert kinds == [("run", "queued"), ("run", "started"), ("run", "ended")]
+
+
+@pytest.mark.trio
+async def test_variables_stay_between_cells_and_an_error_is_told(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [one, two, three] = await hand.create(
+            ("python", "x = 20"), ("python", "print(x + 1)\n1 / 0"), ("python", "print(x)")
+        )
+        await hand.ask(notebook_id, "run_all")
+        assert await hand.ended(notebook_id, three) == "cancelled"
+        notebook = await hand.notebook(notebook_id)
+        assert [notebook.cells[cell].state for cell in (one, two, three)] == ["done", "error", "cancelled"]
+        assert "21\n" in text_of(notebook, two)
+        assert "ZeroDivisionError" in text_of(notebook, two)
+        assert notebook.cells[three].reason == "a cell before it failed"
+
+
+@pytest.mark.trio
+async def test_a_shell_cell_has_a_terminal_and_takes_lines(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("shell", "stty size; read name; echo hello $name; exit 3"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        notebook = await hand.until(notebook_id, lambda n: "40 100" in text_of(n, cell))
+        await hand.ask(notebook_id, "input", run_id=notebook.cells[cell].run_id, text="ada")
+        assert await hand.ended(notebook_id, cell) == "error"
+        notebook = await hand.notebook(notebook_id)
+        assert "hello ada" in text_of(notebook, cell)
+        assert "3" in (notebook.cells[cell].reason or "")
+
+
+@pytest.mark.trio
+async def test_a_question_waits_and_a_password_is_nowhere(database: str, tmp_path: Path) -> None:
+    code = 'from getpass import getpass\nname = input("name? ")\nsecret = getpass("pass? ")\nprint(name, len(secret))'
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("python", code))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        notebook = await hand.until(notebook_id, lambda n: n.cells[cell].input)
+        assert notebook.state == "waiting"
+        run_id, asked = notebook.cells[cell].run_id, notebook.cells[cell].input
+        assert asked is not None
+        await hand.ask(notebook_id, "input", run_id=run_id, input=asked.id, text="ada")
+        notebook = await hand.until(notebook_id, lambda n: n.cells[cell].input and n.cells[cell].input.password)
+        second = notebook.cells[cell].input
+        assert second is not None
+        await hand.ask(notebook_id, "input", run_id=run_id, input=second.id, text="hunter2!")
+        assert await hand.ended(notebook_id, cell) == "done"
+        assert "ada 8" in text_of(await hand.notebook(notebook_id), cell)
+        for table in ("frame", "command", "snapshot"):
+            assert "hunter2!" not in str(await hand.sql(f"SELECT * FROM {table}"))
+        for path in (tmp_path / "sandboxes").rglob("*"):
+            if path.is_file():
+                assert b"hunter2!" not in path.read_bytes(), path
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("python", "import time; print('on', flush=True); time.sleep(600)"),
+        ("python", "print('on', flush=True)\nwhile True: pass"),
+        ("python", "import asyncio; print('on', flush=True); await asyncio.sleep(600)"),
+        ("python", "print('on', flush=True); input('? ')"),
+        ("python", "import subprocess; print('on', flush=True); subprocess.run(['sleep', '600'])"),
+        ("shell", "echo on; sleep 600 & wait"),
+        ("shell", "trap '' INT TERM; echo on; while true; do sleep 1; done"),
+    ],
+)
+async def test_stop_is_true_within_two_seconds(database: str, tmp_path: Path, kind: str, code: str) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell, queued] = await hand.create((kind, code), ("python", "open('ran', 'w')"))
+        await hand.ask(notebook_id, "run_all")
+        await hand.until(notebook_id, lambda n: "on" in text_of(n, cell))
+        began = trio.current_time()
+        await hand.ask(notebook_id, "stop", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "cancelled"
+        assert trio.current_time() - began < 4.0  # 2 s, and a slow machine
+        assert await hand.ended(notebook_id, queued) == "cancelled"
+        assert not (tmp_path / "workspaces" / notebook_id / "ran").exists()
+
+
+@pytest.mark.trio
+async def test_a_kernel_killed_by_a_signal_is_told_and_the_next_run_works(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell, after] = await hand.create(
+            ("python", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), ("python", "print('alive')")
+        )
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "error"
+        assert "signal 9" in ((await hand.notebook(notebook_id)).cells[cell].reason or "")
+        await hand.ask(notebook_id, "run_cell", cell_id=after)
+        assert await hand.ended(notebook_id, after) == "done"
+        assert "alive" in text_of(await hand.notebook(notebook_id), after)
+
+
+@pytest.mark.trio
+async def test_restart_forgets_variables_and_stops_what_runs(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [one, slow, look] = await hand.create(
+            ("python", "x = 1"),
+            ("python", "print('on', flush=True)\nimport time; time.sleep(600)"),
+            ("python", "print('x' in globals())"),
+        )
+        await hand.ask(notebook_id, "run_cell", cell_id=one)
+        assert await hand.ended(notebook_id, one) == "done"
+        await hand.ask(notebook_id, "run_cell", cell_id=slow)
+        await hand.until(notebook_id, lambda n: "on" in text_of(n, slow))
+        await hand.ask(notebook_id, "restart_kernel")
+        assert await hand.ended(notebook_id, slow) == "cancelled"
+        await hand.ask(notebook_id, "run_cell", cell_id=look)
+        assert await hand.ended(notebook_id, look) == "done"
+        assert "False" in text_of(await hand.notebook(notebook_id), look)
+
+
+@pytest.mark.trio
+async def test_a_worker_takes_up_a_run_that_went_on_without_one(database: str, tmp_path: Path) -> None:
+    """Invariant 8 across an absence: every line once, one start, one end."""
+    async with worker(database, tmp_path, keep=True) as hand:
+        notebook_id, [cell] = await hand.create(("python", LINES.format(count=100, pause=0.02)))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: "line 20\n" in text_of(n, cell))
+    workspace = tmp_path / "workspaces" / notebook_id
+    with trio.fail_after(20):
+        while not (workspace / "ends").exists():  # the program ends while no worker is there
+            await trio.sleep(0.02)
+    async with worker(database, tmp_path) as hand:
+        assert await hand.ended(notebook_id, cell) == "done"
+        assert text_of(await hand.notebook(notebook_id), cell).splitlines() == [f"line {n}" for n in range(100)]
+        assert (workspace / "starts").read_text() == "start\n"
+        frames = await hand.frames(notebook_id)
+        assert [frame.seq for frame in frames] == list(range(1, len(frames) + 1))
+        assert sum(frame.body.get("event") == "ended" for frame in frames if frame.kind == "run") == 1
+
+
+@pytest.mark.trio
+async def test_a_run_whose_sandbox_died_meanwhile_ends_with_the_truth(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:  # its sandbox is ended behind it
+        notebook_id, [cell, queued] = await hand.create(
+            ("python", "print('on', flush=True)\nimport time; time.sleep(600)"), ("python", "print('next')")
+        )
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.ask(notebook_id, "run_cell", cell_id=queued)
+        await hand.until(notebook_id, lambda n: "on" in text_of(n, cell))
+    async with worker(database, tmp_path) as hand:
+        assert await hand.ended(notebook_id, cell) == "error"
+        assert "gone" in ((await hand.notebook(notebook_id)).cells[cell].reason or "")
+        assert await hand.ended(notebook_id, queued) == "done", "queued cells must not stay queued for ever"
+
+
+@pytest.mark.trio
+async def test_an_idle_notebook_sleeps_and_leaves_no_process(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path, sandbox_idle=0.3, kernel_idle=0.3) as hand:
+        notebook_id, [cell] = await hand.create(("python", "x = 1"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "done"
+        notebook = await hand.until(notebook_id, lambda n: n.sandbox.state == "asleep")
+        assert notebook.sandbox.kernel == "none"
+        from engine.sandbox.client import alive
+
+        assert not alive(tmp_path / "sandboxes" / notebook_id)
+
+
+@pytest.mark.trio
+async def test_opening_and_reading_starts_nothing(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path, poll=0.05) as hand:
+        notebook_id, _ = await hand.create(("python", "open('ran', 'w')"))
+        for _ in range(3):
+            await hand.notebook(notebook_id)
+        assert len(await hand.frames(notebook_id)) == 2
+        assert not (tmp_path / "workspaces" / notebook_id).exists()
