@@ -30,7 +30,7 @@ from ui import ops
 WINDOW = 256 * 1024  # bytes a page may have unacknowledged
 PIECE = 64 * 1024  # bytes of one message of a snapshot or a backlog
 PACE = 0.1  # seconds between two small messages: ten a second
-BEAT = 1.5  # seconds of silence after which a heartbeat shows that the link works
+BEAT = 1.0  # seconds of silence after which a heartbeat shows that the link works
 RETRY = 1.0  # seconds before a feed that failed is asked again
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ export default {
       <button type="button" :aria-pressed="!archived" @click="show(false)">Notebooks</button>
       <button type="button" :aria-pressed="archived" @click="show(true)">Archive</button>
     </nav>
-    <ul v-if="rows.length" class="rows">
-      <li v-for="row in rows" :key="row.id" class="row" data-testid="notebook-row" :data-notebook-id="row.id" :data-state="row.state">
+    <ul v-if="rows.length" class="entries">
+      <li v-for="row in rows" :key="row.id" class="entry" data-testid="notebook-row" :data-notebook-id="row.id" :data-state="row.state">
         <form v-if="renaming === row.id" class="rename" @submit.prevent="rename(row)">
           <input ref="field" v-model="title" maxlength="300" aria-label="New title" @keydown.esc="renaming = null">
           <button type="submit">Rename</button>
@@ -31,9 +31,9 @@ export default {
         </form>
         <template v-else>
           <a class="name" :href="'/n/' + encodeURIComponent(row.id)">{{ row.title || 'Untitled notebook' }}</a>
-          <span class="when">{{ when(row) }}</span>
           <span v-if="STATES[row.state]" class="chip" :class="{ run: row.state === 'running', wait: row.state === 'waiting', bad: row.state === 'error' }">
             <span class="dot"></span>{{ row.waiting > 1 ? row.waiting + ' wait for you' : STATES[row.state] }}</span>
+          <span class="when">{{ when(row) }}</span>
           <span class="tools">
             <button type="button" class="ghost" :aria-label="'Rename ' + row.title" @click="ask(row)">Rename</button>
             <button type="button" class="ghost" :aria-label="(archived ? 'Take back ' : 'Archive ') + row.title" @click="archive(row)">

@@ -27,7 +27,7 @@ export default {
     <div v-for="notice in notices" :key="notice.key" class="note" role="alert">{{ notice.text }}
       <button type="button" class="ghost" @click="dismiss(notice)">Dismiss</button></div>
     <nb-cell v-for="(id, at) in order" :key="id" :cell="cells.get(id)" :page="page" :clock="clock" :place="at + 1"
-      :last="at + 1 === order.length"></nb-cell>
+      :last="at + 1 === order.length" :gone="sandbox.kernel === 'gone'"></nb-cell>
     <div v-if="seq !== null && !order.length" class="empty"><p>No cells yet. Add one to begin.</p></div>
     <div class="add" v-show="seq !== null">
       <button type="button" data-testid="cell-add-python" @click="page.add('python')">+ Python</button>

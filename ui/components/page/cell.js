@@ -10,7 +10,7 @@ const NAMES = { python: "Python", shell: "Shell", markdown: "Text" };
 
 export default {
   name: "NbCell",
-  props: { cell: Object, page: Object, clock: Object, place: Number, last: Boolean },
+  props: { cell: Object, page: Object, clock: Object, place: Number, last: Boolean, gone: Boolean },
   template: `
 <section class="cell" data-testid="cell" :data-cell-id="cell.id" :data-kind="cell.kind" :data-state="cell.state"
   :aria-label="NAMES[cell.kind] + ' cell ' + place">
@@ -27,7 +27,7 @@ export default {
       Two people changed the same text. This is the other version, kept as a cell of its own.
       <button type="button" class="ghost" @click="seen = true">Fine</button></p>
     <p v-if="cell.notice" class="note" role="alert">{{ cell.notice }}</p>
-    <div v-if="cell.kind === 'markdown'" v-show="!editing" ref="rendered" class="md" tabindex="0" role="button"
+    <div v-if="cell.kind === 'markdown'" v-show="!editing" ref="rendered" class="prose" tabindex="0" role="button"
       aria-label="Edit text" @click="edit" @keydown.enter.prevent="edit(null)"></div>
     <div class="editor" ref="editor" v-show="cell.kind !== 'markdown' || editing">
       <textarea ref="area" data-testid="cell-source" spellcheck="false" autocapitalize="off" autocomplete="off"
@@ -49,6 +49,8 @@ export default {
       <span v-if="time" class="time">{{ time }}</span>
       <a v-if="whole" :href="'/api/v1/blobs/' + cell.whole.sha256" download>{{ whole }}</a>
       <span class="grow"></span>
+      <button v-if="gone && cell.kind === 'python' && place > 1" type="button" class="ghost" @click="page.runAll(cell.id)"
+        title="The variables are gone: run all cells above, then this one">Run to here</button>
       <span class="tools">
         <button v-if="cell.kind === 'markdown' && editing" type="button" class="ghost" @click="leave">Done</button>
         <select :value="cell.kind" :disabled="active" aria-label="Kind of cell" title="Kind of cell"

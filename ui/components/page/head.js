@@ -41,7 +41,6 @@ export default {
   </span>
   <span class="grow"></span>
   <span class="deeds">
-    <button v-if="gone" type="button" class="ghost" @click="page.runAll()">Run all above again</button>
     <button type="button" class="ghost" @click="page.restart()" title="A new kernel: variables are gone">Restart kernel</button>
     <button type="button" @click="page.stopAll()" :disabled="!runs.busy && !runs.queued">Stop</button>
     <button type="button" class="main" data-testid="run-all" @click="page.runAll()">Run all</button>
@@ -52,9 +51,6 @@ export default {
   computed: {
     since() {
       return Number.isFinite(this.runs.since) ? duration(Math.max(0, this.clock.now - this.runs.since)) : "";
-    },
-    gone() {
-      return this.sandbox.kernel === "gone";
     },
     box() {
       const { state, kernel } = this.sandbox;

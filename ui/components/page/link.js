@@ -4,11 +4,12 @@
 // NiceGUI's socket finds a dead link by its ping only after half a minute, and reloads the page when a connection takes
 // too long or a message was lost. Here the viewer's protocol makes up for lost messages, so neither is needed.
 
-const SILENCE = 3500; // milliseconds without any message: the server beats every 1.5 s
+const SILENCE = 3000; // milliseconds without any message: the server beats every second
 const FIRST_PATIENCE = 600; // for a connection attempt, at least; a slow network has shown that it needs more
 const LAST_PATIENCE = 10000;
 const OPENING = 5000; // for the connection that NiceGUI began itself
-const REFUSED = 250; // pause after a refusal
+const REFUSED = 250; // pause after a refusal, at first
+const REFUSED_LONG = 700;
 
 export class Link {
   // `connected()` is called on each new connection, `changed(up)` when the link goes down or up.
@@ -39,7 +40,8 @@ export class Link {
       this.#set(false);
     };
     this.onRefused = () => {
-      this.nextTry = Math.min(this.nextTry, performance.now() + REFUSED);
+      const pause = Math.min(REFUSED_LONG, REFUSED * this.#growth());
+      this.nextTry = Math.min(this.nextTry, performance.now() + pause);
     };
     this.onOnline = () => {
       this.failures = 0;
@@ -65,6 +67,10 @@ export class Link {
     this.heardAt = performance.now();
   }
 
+  #growth() {
+    return 1.15 ** Math.max(0, this.failures - 8);
+  }
+
   #set(up) {
     if (this.up === up) return;
     this.up = up;
@@ -82,7 +88,7 @@ export class Link {
     // Without this number the server does not look for lost messages in its history, which is empty, and does not reload.
     delete this.socket.io.opts.query.next_message_id;
     this.socket.disconnect().connect();
-    const patience = Math.max(FIRST_PATIENCE, 3 * this.needs) * 1.15 ** Math.max(0, this.failures - 8);
+    const patience = Math.max(FIRST_PATIENCE, 3 * this.needs) * this.#growth();
     this.triedAt = performance.now();
     this.nextTry = this.triedAt + Math.min(LAST_PATIENCE, patience);
   }
