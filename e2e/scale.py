@@ -1,0 +1,22 @@
+"""How large and long everything is: whole in the long form (NIGHTBOOK_SOAK=1), else as short as still proves the same.
+
+Seconds. In the short form the suite's own server gets time limits that are shorter still (`SHORT_LIMITS`), so that a
+limit that wrongly ends something does so within these times, too.
+"""
+
+import os
+
+SOAK = os.environ.get("NIGHTBOOK_SOAK") == "1"
+
+LINES, PAUSE = (400, 0.05) if SOAK else (200, 0.02)  # of the cell that counts
+AWAY = 8.0 if SOAK else 2.0  # with the tab closed
+LONG_AWAY = 75.0 if SOAK else 8.0  # with nobody there
+CUT = 5.0  # without a network
+DEAD = 5.0 if SOAK else 2.0  # without a server
+KILL_LINES, KILL_PAUSE = (400, 0.05) if SOAK else (400, 0.02)
+CUTS = 20
+IDLE_LIMIT, SILENCE = (5.0, 20.0) if SOAK else (3.0, 8.0)
+MEGABYTES = 200 if SOAK else 60
+VISITS = 100 if SOAK else 15
+
+SHORT_LIMITS = {"REPLAY_SECONDS": 1, "SANDBOX_IDLE_SECONDS": 2, "POLL_SECONDS": 1, "ORPHAN_SECONDS": 2}

@@ -1,0 +1,123 @@
+"""The server is killed with -9 in the middle: programs go on without it, and nothing of what they print is lost."""
+
+from collections.abc import Callable
+
+import pytest
+
+from e2e.api import Api, Notebook
+from e2e.cells import LOG, ONCE, asking, counted, counting
+from e2e.pages import NotebookPage, Visitor
+from e2e.scale import DEAD, KILL_LINES, KILL_PAUSE
+from e2e.server import Server
+from e2e.waiting import pass_time, until
+
+pytestmark = pytest.mark.own_machine("the server is killed")
+
+
+@pytest.fixture
+def notebook(api: Api) -> Notebook:
+    return api.notebook(("python", counting(KILL_LINES, KILL_PAUSE)), ("python", "print('second')"))
+
+
+def run_to_line_100(visitor: Visitor, notebook: Notebook) -> NotebookPage:
+    page = visitor.open(notebook)
+    page.run(notebook.cells[0])
+    page.wait_text(notebook.cells[0], "line 00100")
+    return page
+
+
+def kill_and_start_again(server: Server) -> None:
+    server.kill()
+    pass_time(DEAD, "the server is dead")
+    server.start()
+
+
+def assert_whole(page: NotebookPage, notebook: Notebook) -> None:
+    cell_id = notebook.cells[0]
+    page.wait_done(cell_id, seconds=60)
+    until(lambda: len(page.lines(cell_id)) >= KILL_LINES, "every line is on the page")
+    assert page.lines(cell_id) == counted(KILL_LINES)
+
+
+def test_the_server_is_killed_with_the_page_open(
+    notebook: Notebook, visit: Callable[..., Visitor], server: Server
+) -> None:
+    page = run_to_line_100(visit(), notebook)
+    kill_and_start_again(server)
+    assert_whole(page, notebook)
+    assert_whole(visit().open(notebook), notebook)
+    assert notebook.file(LOG) == ONCE
+    assert page.problems == []
+
+
+def test_the_server_is_killed_with_the_page_closed(
+    notebook: Notebook, visit: Callable[..., Visitor], server: Server
+) -> None:
+    run_to_line_100(visit(), notebook).close()
+    kill_and_start_again(server)
+    assert_whole(visit().open(notebook), notebook)
+    assert notebook.file(LOG) == ONCE
+
+
+def test_what_was_seen_before_the_kill_is_there_after_it(notebook: Notebook, visitor: Visitor, server: Server) -> None:
+    """Stored before seen: the journal that comes up again holds every frame that a page had drawn."""
+    page = run_to_line_100(visitor, notebook)
+    server.kill()
+    seen, shown = page.seq(), page.lines(notebook.cells[0])
+    server.start()
+    assert notebook.head() >= seen
+    assert counted(KILL_LINES)[: len(shown)] == shown
+    notebook.wait(notebook.cells[0], "done", seconds=60)
+    frames = notebook.frames()
+    assert [frame["seq"] for frame in frames] == list(range(1, len(frames) + 1))
+
+
+def test_it_ends_while_the_server_is_dead(api: Api, visitor: Visitor, server: Server) -> None:
+    """The next server tells the end once, and runs what was queued behind; variables are still there."""
+    notebook = api.notebook(("python", counting(100, 0.01) + "\nkept = 41"), ("python", "print(kept + 1)"))
+    page = visitor.open(notebook)
+    page.run(notebook.cells[0])
+    page.run(notebook.cells[1])
+    page.wait_text(notebook.cells[0], "line 00020")
+    kill_and_start_again(server)
+    notebook.wait(notebook.cells[1], "done")
+    ends = [frame["body"]["status"] for frame in notebook.runs() if frame["body"]["event"] == "ended"]
+    assert ends == ["done", "done"]
+    page.wait_done(notebook.cells[1])
+    assert page.lines(notebook.cells[0]) == counted(100)
+    assert page.lines(notebook.cells[1]) == ["42"]
+    assert notebook.file(LOG) == ONCE
+
+
+def test_killed_again_and_again(api: Api, visitor: Visitor, server: Server) -> None:
+    notebook = api.notebook(("python", counting(KILL_LINES, KILL_PAUSE)))
+    page = run_to_line_100(visitor, notebook)
+    for _ in range(3):
+        server.kill()
+        server.start()
+    assert_whole(page, notebook)
+    assert notebook.file(LOG) == ONCE
+
+
+def test_a_question_outlives_the_server(api: Api, visit: Callable[..., Visitor], server: Server) -> None:
+    notebook = api.notebook(("python", asking("input('name? ')")))
+    visit().open(notebook).run(notebook.cells[0])
+    notebook.wait(notebook.cells[0], "waiting")
+    kill_and_start_again(server)
+    page = visit().open(notebook)
+    page.wait_state(notebook.cells[0], "waiting")
+    page.answer(notebook.cells[0], "Ada")
+    page.wait_done(notebook.cells[0])
+    assert page.lines(notebook.cells[0]) == ["before", "name? Ada", "got 3 characters"]
+    assert notebook.file(LOG) == ONCE
+
+
+def test_a_run_can_be_stopped_after_the_restart(api: Api, visitor: Visitor, server: Server) -> None:
+    notebook = api.notebook(("python", "print('begun')\nwhile True: pass"))
+    page = visitor.open(notebook)
+    page.run(notebook.cells[0])
+    page.wait_text(notebook.cells[0], "begun")
+    kill_and_start_again(server)
+    page.wait_live()
+    page.stop(notebook.cells[0])
+    page.wait_state(notebook.cells[0], "cancelled")

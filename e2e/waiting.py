@@ -1,0 +1,27 @@
+"""The two ways a test may let time pass: until a condition holds, or because the time itself is the test."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+_LOOK_SECONDS = 0.02
+
+
+def until(condition: Callable[[], Value], what: str, seconds: float = 20.0) -> Value:
+    """Waits until `condition` gives a true value, and returns that. `what` names it when `seconds` were not enough."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}; last seen: {value!r}")
+        time.sleep(_LOOK_SECONDS)
+
+
+def pass_time(seconds: float, why: str) -> None:
+    """Lets time go by where that is what is tested: nobody there, the link cut, the server dead."""
+    assert why
+    time.sleep(seconds)
