@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 
 from app.api import blobs, health, notebooks, problems
@@ -107,7 +108,8 @@ class WebThread:
     def _run(self) -> None:
         error: BaseException | None = None
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
         except BaseException as caught:
             error = caught
         self._ended(error)

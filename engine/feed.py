@@ -134,7 +134,8 @@ class Subscription:
             raise Reset
         if self.seq >= channel.notebook.seq:  # read from the journal, a viewer may be ahead of the buffer
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(channel.changed.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await channel.changed.wait()
         if self.seq >= channel.notebook.seq:
             return []
         if self.seq >= channel.first:
@@ -255,7 +256,8 @@ class Feed:
         """Waits up to `timeout` seconds until some notebook changed after version `seen`; returns the version now."""
         if seen >= self._home_version:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._home_changed.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._home_changed.wait()
         return self._home_version
 
     # Hints and reading

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import asyncpg
+import outcome
 import trio
 
 from engine.notebook import Notebook
 from engine.store import asking, ownership, reading
 from engine.store.bridge import Bridge
 from engine.store.listen import listen
-from engine.store.steps import BadStep, FencedStep, Projection, Step, Writer
+from engine.store.steps import BadStep, FencedStep, Pending, Projection, Step, Withdrawn, Writer
 
 __all__ = ["BadStep", "FencedStep", "Journal", "Projection", "Step"]
 
@@ -35,11 +37,12 @@ class Journal:
         self._pool: asyncpg.Pool[Any] | None = None
         self._writer: Writer | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._answers: deque[tuple[trio.lowlevel.Task, datetime | Exception]] = deque()
 
     async def start(self, on_hint: Callable[[str], None]) -> None:
         """Connects. Raises asyncpg's errors or OSError when the database cannot be reached."""
         self._bridge.start()
-        token = trio.lowlevel.current_trio_token()
+        self._token = token = trio.lowlevel.current_trio_token()
 
         def hint(payload: str) -> None:
             with contextlib.suppress(trio.RunFinishedError):
@@ -94,8 +97,34 @@ class Journal:
 
         While the database is away this waits.
         """
+        task = trio.lowlevel.current_task()
+        pending = Pending(step, lambda result: self._answer(task, result))
+        raise_cancelled: list[Callable[[], Any]] = []
+
+        def abort(raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
+            raise_cancelled.append(raise_cancel)
+            pending.withdrawn = True
+            return trio.lowlevel.Abort.FAILED
+
         assert self._writer is not None
-        return await self._bridge.run(self._writer.commit, step)
+        self._writer.submit(pending)
+        result: datetime | Exception = await trio.lowlevel.wait_task_rescheduled(abort)
+        if isinstance(result, Withdrawn):
+            raise_cancelled[0]()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _answer(self, task: trio.lowlevel.Task, result: datetime | Exception) -> None:
+        """On the store's loop: the answers of a whole batch cross into trio with one wake-up."""
+        self._answers.append((task, result))
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._deliver, idempotent=True)
+
+    def _deliver(self) -> None:
+        while self._answers:
+            task, result = self._answers.popleft()
+            trio.lowlevel.reschedule(task, outcome.Value(result))
 
     async def load(self, notebook_id: str) -> Notebook:
         """The folded notebook at its head. Raises `reading.UnknownNotebook`."""

@@ -119,14 +119,23 @@ DELETED_KEPT = 20
 
 
 def fold(notebook: Notebook, frames: Iterable[Frame]) -> Notebook:
-    """`apply` over `frames`, in order."""
+    """`apply` over `frames`, in order; a row of outputs of one run costs one new notebook, not one each."""
+    row: list[Frame] = []
     for frame in frames:
-        notebook = apply(notebook, frame)
-    return notebook
+        if row and (frame.kind != "output" or frame.run_id != row[0].run_id):
+            notebook = _outputs(notebook, row)
+            row = []
+        if frame.kind == "output":
+            row.append(frame)
+        else:
+            notebook = apply(notebook, frame)
+    return _outputs(notebook, row) if row else notebook
 
 
 def apply(notebook: Notebook, frame: Frame) -> Notebook:
     """The notebook after `frame`. A frame of an unknown kind or about an unknown cell only moves `seq`."""
+    if frame.kind == "output":
+        return _outputs(notebook, [frame])
     changes: dict[str, Any] = {"seq": frame.seq}
     src = frame.body.get("src")
     if src is not None:
@@ -316,11 +325,21 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     return {}
 
 
-def _output(notebook: Notebook, frame: Frame) -> dict[str, Any]:
-    cell = notebook.cells.get(frame.cell_id or "")
-    if cell is None or cell.run_id != frame.run_id:
-        return {}
-    return {"cells": {**notebook.cells, cell.id: replace(cell, output=cell.output.add(frame.body))}}
+def _outputs(notebook: Notebook, frames: list[Frame]) -> Notebook:
+    """The notebook after outputs of one run, which are most of all frames."""
+    last = frames[-1]
+    cells, cursor = notebook.cells, notebook.cursor
+    cell = cells.get(last.cell_id or "")
+    if cell is not None and cell.run_id == last.run_id:
+        output = cell.output
+        for frame in frames:
+            output = output.add(frame.body)
+        cells = {**cells, cell.id: replace(cell, output=output)}
+    for frame in reversed(frames):
+        if (src := frame.body.get("src")) is not None:
+            cursor = {**cursor, src[0]: src[1]}
+            break
+    return replace(notebook, seq=last.seq, cells=cells, cursor=cursor)
 
 
 def _input(notebook: Notebook, frame: Frame) -> dict[str, Any]:
@@ -345,4 +364,4 @@ def _run_state(notebook: Notebook, run: Run, state: str, **cell: Any) -> dict[st
     }
 
 
-_REDUCERS = {"session": _session, "cell": _cell, "run": _run, "output": _output, "input": _input}
+_REDUCERS = {"session": _session, "cell": _cell, "run": _run, "input": _input}

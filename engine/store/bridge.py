@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import outcome
 import trio
+import uvloop
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class Bridge:
 
     def __init__(self, name: str) -> None:
         self._ready = threading.Event()
-        self.loop = asyncio.new_event_loop()
+        self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def start(self) -> None:

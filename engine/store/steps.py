@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -140,8 +141,28 @@ def arguments(steps: Sequence[Step]) -> list[Any]:
     return [*columns, HINT_NOTEBOOKS]
 
 
+Done = Callable[["datetime | Exception"], None]
+
+
+@dataclass(slots=True)
+class Pending:
+    """A step on its way. `done` is called once, on the writer's loop, with its time or with what went wrong.
+
+    Setting `withdrawn`, from any thread, means that nobody waits for the answer any more. A step that is already being
+    committed is not taken back by it.
+    """
+
+    step: Step
+    done: Done
+    withdrawn: bool = False
+
+
+class Withdrawn(Exception):
+    """The step was withdrawn; whether it was stored is not known."""
+
+
 class Writer:
-    """Takes steps from engines and commits them together. Lives on the store's loop.
+    """Takes steps from engines, from any thread, and commits them together. Runs on the store's loop.
 
     While the database is away it holds what it has and tries again: engines wait, and through them the programs.
     `away` says so.
@@ -149,67 +170,71 @@ class Writer:
 
     def __init__(self, pool: asyncpg.Pool[Any]) -> None:
         self._pool = pool
-        self._waiting: list[tuple[Step, asyncio.Future[datetime]]] = []
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Pending] = deque()
         self._wake = asyncio.Event()
+        self._woken = False
         self.away = False
         self.commits = 0
 
-    async def commit(self, step: Step) -> datetime:
-        """Commits `step`, with others; returns its time. Raises `FencedStep` or `BadStep`."""
-        future: asyncio.Future[datetime] = asyncio.get_running_loop().create_future()
-        self._waiting.append((step, future))
-        self._wake.set()
-        return await future
+    def submit(self, pending: Pending) -> None:
+        """Takes a step. Callable from any thread; many in a row wake the loop once."""
+        self._waiting.append(pending)
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self) -> None:
         """Serves for ever."""
         while True:
             await self._wake.wait()
-            batch = self._take()
-            if batch:
+            self._wake.clear()
+            self._woken = False
+            while batch := self._take():
                 await self._batch(batch)
 
-    def _take(self) -> list[tuple[Step, asyncio.Future[datetime]]]:
+    def _take(self) -> list[Pending]:
         """The steps for one statement, at most one a notebook: a second one builds on the first one's head."""
-        batch: list[tuple[Step, asyncio.Future[datetime]]] = []
-        later: list[tuple[Step, asyncio.Future[datetime]]] = []
+        batch: list[Pending] = []
+        later: list[Pending] = []
         seen: set[str] = set()
         size = 0
-        for entry in self._waiting:
-            step, future = entry
-            if future.done():  # its engine was cancelled while it waited
-                continue
-            if step.notebook_id in seen or len(batch) >= BATCH_STEPS or (batch and size + step.size > BATCH_BYTES):
-                later.append(entry)
-                continue
-            seen.add(step.notebook_id)
-            size += step.size
-            batch.append(entry)
-        self._waiting = later
-        if not later:
-            self._wake.clear()
+        while self._waiting and len(batch) < BATCH_STEPS and size < BATCH_BYTES:
+            pending = self._waiting.popleft()
+            if pending.withdrawn:
+                pending.done(Withdrawn())
+            elif pending.step.notebook_id in seen:
+                later.append(pending)
+            else:
+                seen.add(pending.step.notebook_id)
+                size += pending.step.size
+                batch.append(pending)
+        self._waiting.extendleft(reversed(later))
         return batch
 
-    async def _batch(self, batch: list[tuple[Step, asyncio.Future[datetime]]]) -> None:
+    async def _batch(self, batch: list[Pending]) -> None:
         try:
-            rows = await self._execute([step for step, _ in batch])
+            rows = await self._execute(batch)
         except asyncpg.PostgresError as error:
             if len(batch) == 1:
-                _fail(batch[0][1], BadStep(f"{type(error).__name__}: {error}"))
+                batch[0].done(BadStep(f"{type(error).__name__}: {error}"))
                 return
-            for entry in batch:  # only the one at fault fails
-                await self._batch([entry])
+            for pending in batch:  # only the one at fault fails
+                await self._batch([pending])
             return
-        done = {row["id"]: row["at"] for row in rows}
-        for step, future in batch:
-            if step.notebook_id in done:
-                if not future.done():
-                    future.set_result(done[step.notebook_id])
+        except Withdrawn as error:
+            for pending in batch:
+                pending.done(error)
+            return
+        stored = {row["id"]: row["at"] for row in rows}
+        for pending in batch:
+            if (at := stored.get(pending.step.notebook_id)) is not None:
+                pending.done(at)
             else:
-                await self._explain(step, future)
+                pending.done(await self._explain(pending.step))
 
-    async def _execute(self, steps: Sequence[Step]) -> Sequence[Any]:
-        values = arguments(steps)
+    async def _execute(self, batch: Sequence[Pending]) -> Sequence[Any]:
+        values = arguments([pending.step for pending in batch])
         attempt = 0
         while True:
             try:
@@ -220,10 +245,12 @@ class Writer:
                 return rows
             except UNREACHABLE:
                 self.away = True
+                if all(pending.withdrawn for pending in batch):
+                    raise Withdrawn from None
                 await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
                 attempt += 1
 
-    async def _explain(self, step: Step, future: asyncio.Future[datetime]) -> None:
+    async def _explain(self, step: Step) -> datetime | Exception:
         """The step did not apply: fenced, or committed already by an attempt whose answer was lost."""
         with contextlib.suppress(*UNREACHABLE):
             async with self._pool.acquire() as connection:
@@ -231,10 +258,9 @@ class Writer:
                     "SELECT epoch, head, now() AS at FROM notebook WHERE id = $1", step.notebook_id
                 )
             if row is not None and row["epoch"] == step.epoch and row["head"] == step.base + len(step.drafts):
-                if not future.done():
-                    future.set_result(row["at"])
-                return
-        _fail(future, FencedStep(step.notebook_id))
+                at: datetime = row["at"]
+                return at
+        return FencedStep(step.notebook_id)
 
 
 UNREACHABLE = (
@@ -249,7 +275,3 @@ UNREACHABLE = (
     asyncpg.InternalClientError,
 )
 
-
-def _fail(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

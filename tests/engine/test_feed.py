@@ -14,12 +14,13 @@ from engine.feed import Feed, FeedConfig, Reset, Subscription, UnknownNotebook
 from engine.frames import draft
 from engine.store import asking, ownership
 from engine.store.steps import Step, Writer
+from tests.engine.store.test_steps import Committer
 
 
 class Appender:
     """Appends to a notebook as its engine would."""
 
-    def __init__(self, writer: Writer, notebook_id: str, epoch: int, head: int) -> None:
+    def __init__(self, writer: Committer, notebook_id: str, epoch: int, head: int) -> None:
         self.writer, self.id, self.epoch, self.head = writer, notebook_id, epoch, head
 
     async def say(self, *texts: str) -> None:
@@ -29,7 +30,7 @@ class Appender:
 
 
 class House:
-    def __init__(self, dsn: str, pool: Any, writer: Writer) -> None:
+    def __init__(self, dsn: str, pool: Any, writer: Committer) -> None:
         self.dsn, self.pool, self.writer = dsn, pool, writer
         self.feeds: list[Feed] = []
 
@@ -51,7 +52,7 @@ async def house(database: str) -> AsyncIterator[House]:
     pool = await asyncpg.create_pool(database, min_size=1, max_size=4)
     writer = Writer(pool)
     task = asyncio.create_task(writer.run())
-    house = House(database, pool, writer)
+    house = House(database, pool, Committer(writer))
     yield house
     for feed in house.feeds:
         await feed.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -13,7 +14,7 @@ import pytest_asyncio
 from engine.frames import draft
 from engine.store import asking, ownership, reading
 from engine.store.reading import UnknownNotebook
-from engine.store.steps import BadStep, FencedStep, Projection, Step, Writer
+from engine.store.steps import BadStep, FencedStep, Pending, Projection, Step, Writer
 
 
 @pytest_asyncio.fixture
@@ -24,12 +25,31 @@ async def pool(database: str) -> AsyncIterator[Any]:
 
 
 @pytest_asyncio.fixture
-async def writer(pool: Any) -> AsyncIterator[Writer]:
+async def writer(pool: Any) -> AsyncIterator[Committer]:
     writer = Writer(pool)
     task = asyncio.create_task(writer.run())
-    yield writer
+    yield Committer(writer)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+class Committer:
+    """A writer for tests on asyncio: `commit` waits for a step's answer, as the journal does in trio."""
+
+    def __init__(self, writer: Committer) -> None:
+        self.writer = writer
+
+    async def commit(self, step: Step) -> datetime:
+        answer: asyncio.Future[datetime | Exception] = asyncio.get_running_loop().create_future()
+        self.writer.submit(Pending(step, answer.set_result))
+        result = await answer
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    @property
+    def commits(self) -> int:
+        return self.writer.commits
 
 
 async def make(pool: Any, *ids: str) -> None:
@@ -42,7 +62,7 @@ def said(text: str) -> Any:
 
 
 @pytest.mark.asyncio
-async def test_seq_has_no_gap_and_no_duplicate_under_concurrent_engines(pool: Any, writer: Writer) -> None:
+async def test_seq_has_no_gap_and_no_duplicate_under_concurrent_engines(pool: Any, writer: Committer) -> None:
     """Invariants 1 and 3: numbers belong to the notebook, and follow on each other whatever is committed together."""
     ids = [f"n{number}" for number in range(30)]
     await make(pool, *ids)
@@ -64,7 +84,7 @@ async def test_seq_has_no_gap_and_no_duplicate_under_concurrent_engines(pool: An
 
 
 @pytest.mark.asyncio
-async def test_only_the_owner_at_its_current_epoch_appends(pool: Any, writer: Writer) -> None:
+async def test_only_the_owner_at_its_current_epoch_appends(pool: Any, writer: Committer) -> None:
     """Invariant 2: the statement that hands out numbers checks the epoch; the rest of the batch commits."""
     await make(pool, "a", "b")
     old = await ownership.claim(pool, "a", "w1")
@@ -87,7 +107,7 @@ async def test_only_the_owner_at_its_current_epoch_appends(pool: Any, writer: Wr
 
 
 @pytest.mark.asyncio
-async def test_a_step_is_committed_once_though_its_answer_was_lost(pool: Any, writer: Writer) -> None:
+async def test_a_step_is_committed_once_though_its_answer_was_lost(pool: Any, writer: Committer) -> None:
     """The same step again, as after a connection cut between COMMIT and its answer: known by its base, not doubled."""
     await make(pool, "a")
     claim = await ownership.claim(pool, "a", "w")
@@ -99,7 +119,7 @@ async def test_a_step_is_committed_once_though_its_answer_was_lost(pool: Any, wr
 
 
 @pytest.mark.asyncio
-async def test_a_step_the_database_refuses_fails_alone(pool: Any, writer: Writer) -> None:
+async def test_a_step_the_database_refuses_fails_alone(pool: Any, writer: Committer) -> None:
     await make(pool, "a", "b")
     claims = {key: await ownership.claim(pool, key, "w") for key in ("a", "b")}
     bad = said("x")
@@ -114,7 +134,7 @@ async def test_a_step_the_database_refuses_fails_alone(pool: Any, writer: Writer
 
 
 @pytest.mark.asyncio
-async def test_nul_and_lone_surrogates_are_stored_safely(pool: Any, writer: Writer) -> None:
+async def test_nul_and_lone_surrogates_are_stored_safely(pool: Any, writer: Committer) -> None:
     await make(pool, "a")
     claim = await ownership.claim(pool, "a", "w")
     assert claim is not None
@@ -123,7 +143,7 @@ async def test_nul_and_lone_surrogates_are_stored_safely(pool: Any, writer: Writ
 
 
 @pytest.mark.asyncio
-async def test_a_hint_for_many_notebooks_stays_small(pool: Any, writer: Writer, database: str) -> None:
+async def test_a_hint_for_many_notebooks_stays_small(pool: Any, writer: Committer, database: str) -> None:
     """A NOTIFY over 8,000 bytes would roll back its transaction."""
     ids = [f"{'n' * 24}{number:06}" for number in range(400)]
     await make(pool, *ids)
@@ -140,7 +160,7 @@ async def test_a_hint_for_many_notebooks_stays_small(pool: Any, writer: Writer, 
 
 
 @pytest.mark.asyncio
-async def test_consumed_commands_and_the_projection_change_with_the_frames(pool: Any, writer: Writer) -> None:
+async def test_consumed_commands_and_the_projection_change_with_the_frames(pool: Any, writer: Committer) -> None:
     await make(pool, "a")
     await asking.ask(pool, "a", "owner", "one", {"id": "one", "kind": "run_all"})
     await asking.ask(pool, "a", "owner", "pw", {"id": "pw", "kind": "input", "run_id": "r", "text": "s3cret"})

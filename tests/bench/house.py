@@ -1,0 +1,105 @@
+"""A server for benchmarks: embedded PostgreSQL, the store's thread, the web thread with the real API, as `serve` has them.
+
+Engines are real sessions without a sandbox: what they append goes through step, commit, hint and fold like anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import trio
+
+from app import web
+from app.process import SWITCH_SECONDS, sandbox_config
+from app.settings import Settings
+from engine.decide import first_frames
+from engine.feed import Feed
+from engine.frames import draft
+from engine.journal import Journal
+from engine.session import Session, SessionConfig
+from engine.store import asking, embedded, schema
+
+TOKEN = "a-token-for-benchmarks-only"
+
+
+@contextlib.contextmanager
+def database() -> Iterator[tuple[str, Path]]:
+    """A fresh embedded PostgreSQL with the schema; its address and data folder."""
+    with tempfile.TemporaryDirectory(prefix="nightbook-bench-") as folder:
+        own = embedded.start(Path(folder))
+        try:
+            asyncio.run(schema.migrate(own.dsn))
+            yield own.dsn, Path(folder)
+        finally:
+            own.release()
+
+
+class House:
+    """A running server. `engines` are awake sessions by notebook id."""
+
+    def __init__(self, journal: Journal, port: int, settings: Settings) -> None:
+        self.journal = journal
+        self.port = port
+        self.engines: dict[str, Session] = {}
+        self._config = SessionConfig(sandbox_config(settings), "bench", 300, 300)
+
+    async def wake(self, count: int, first: int = 0) -> list[str]:
+        """Makes notebooks with one cell and wakes an engine for each."""
+        ids = [f"bench{number:05}" for number in range(first, first + count)]
+        for notebook_id in ids:
+            drafts = first_frames("Bench", [("c", "python", "")], "owner")
+            await self.journal._bridge.run(asking.create, self.journal._pool, notebook_id, "Bench", drafts, 1)
+            claim = await self.journal.claim(notebook_id, "bench")
+            assert claim is not None
+            session = Session(notebook_id, claim, self.journal, self._config)
+            session.notebook = await self.journal.load(notebook_id)
+            await session._commit(
+                [
+                    draft("run", event="queued", run_id="r", cell_id="c"),
+                    draft("run", event="started", run_id="r", cell_id="c", sandbox="s"),
+                ]
+            )
+            self.engines[notebook_id] = session
+        return ids
+
+    async def append(self, notebook_id: str, text: str, frames: int = 1) -> None:
+        """One step of `frames` output frames."""
+        drafts = [draft("output", run_id="r", cell_id="c", text=text, stream="stdout") for _ in range(frames)]
+        await self.engines[notebook_id]._commit(drafts)
+
+    async def append_at(self, notebook_id: str, per_second: float, seconds: float, start: float) -> None:
+        """Appends the time (ns) as text at a steady rate, from trio time `start` on."""
+        for number in range(int(per_second * seconds)):
+            await trio.sleep_until(start + number / per_second)
+            await self.append(notebook_id, str(time.time_ns()))
+
+
+@contextlib.asynccontextmanager
+async def house(dsn: str, folder: Path) -> AsyncIterator[House]:
+    """Serves in this process as `nightbook serve` does, without its supervisor."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    settings = Settings(data=folder, token=TOKEN, port=0)  # type: ignore[arg-type]
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    port = listener.getsockname()[1]
+    journal = Journal(dsn)
+    await journal.start(lambda _: None)
+    thread = web.WebThread(
+        web.build(settings, Feed(dsn, web.feed_config(settings)), TOKEN, port, lambda: True), listener, lambda _: None
+    )
+    thread.start()
+    while not thread.started:  # noqa: ASYNC110
+        await trio.sleep(0.01)
+    try:
+        yield House(journal, port, settings)
+    finally:
+        await trio.to_thread.run_sync(thread.stop)
+        await journal.stop()
+        listener.close()

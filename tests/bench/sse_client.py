@@ -1,0 +1,70 @@
+"""SSE readers in a process of their own, so that they take no time from the server's interpreter.
+
+`python -m tests.bench.sse_client PORT TOKEN AFTER UPTO ID…` follows each notebook from AFTER until it has UPTO frames and prints, as
+JSON: the delay of each frame whose text is a time in ns (ms), how long it took from the request to the last frame (ms),
+and whether every number came once, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+
+async def follow(port: int, token: str, notebook_id: str, after: int, upto: int, parse: bool) -> dict[str, Any]:
+    """One reader, on a bare socket."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+    path = f"/api/v1/notebooks/{notebook_id}/frames?after={after}"
+    began = time.perf_counter()
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    delays: list[float] = []
+    expected, ordered = after + 1, True
+    rest = b""
+    while expected <= upto:
+        data = await reader.read(2**20)
+        now = time.time_ns()
+        if not data:
+            break
+        # Chunk lengths stand on lines of their own; no line of a frame looks like one.
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if not line.startswith(b'data: {"seq": ') or b'"kind"' not in line:
+                continue
+            seq = int(line[14 : line.index(b",")])
+            ordered = ordered and seq == expected
+            expected = seq + 1
+            if parse:
+                text = json.loads(line[6:])["body"].get("text", "")
+                if text.isdigit():
+                    delays.append((now - int(text)) / 1e6)
+    took = (time.perf_counter() - began) * 1000
+    writer.close()
+    return {"delays": delays, "took": took, "ordered": ordered and expected == upto + 1}
+
+
+async def main() -> None:
+    port, token, after, upto, parse = (
+        int(sys.argv[1]),
+        sys.argv[2],
+        int(sys.argv[3]),
+        int(sys.argv[4]),
+        sys.argv[5] == "1",
+    )
+    print("ready", flush=True)
+    found = await asyncio.gather(*(follow(port, token, key, after, upto, parse) for key in sys.argv[6:]))
+    print(
+        json.dumps(
+            {
+                "delays": [delay for one in found for delay in one["delays"]],
+                "took": [one["took"] for one in found],
+                "ordered": all(one["ordered"] for one in found),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
