@@ -183,9 +183,9 @@ def _told_in_one_line() -> Iterator[None]:
         known: tuple[type[Exception], ...] = (SettingsError, DataError)
         if "engine.store.embedded" in sys.modules:
             from engine.store.embedded import StoreUnavailable
-            from engine.store.schema import SchemaNewer
+            from engine.store.schema import MigrationFailed, SchemaNewer
 
-            known += (StoreUnavailable, SchemaNewer)
+            known += (StoreUnavailable, SchemaNewer, MigrationFailed)
         found: Exception | None = error
         while isinstance(found, ExceptionGroup):  # from inside a nursery
             rest = found.subgroup(known)

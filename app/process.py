@@ -10,23 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import importlib
 import logging
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import asyncpg
 import trio
-from engine.sandbox.client import SandboxConfig
 
 from app.auth import load_or_make_token
 from app.running import ProcessFile
 from app.settings import Settings, SettingsError
 from engine.journal import Journal
+from engine.sandbox.client import SandboxConfig
 from engine.store import embedded, schema
 from engine.store.address import unavailable
 from engine.supervisor import Supervisor
@@ -45,6 +47,8 @@ def run(settings: Settings, *, web: bool, worker: bool) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     sys.setswitchinterval(SWITCH_SECONDS)
     listener = _listen(settings) if web else None
+    if web:  # its imports take a second, while the database starts in processes of its own
+        threading.Thread(target=importlib.import_module, args=("app.web",), daemon=True).start()
     own = embedded.start(settings.data) if settings.database_url is None else None
     try:
         dsn = own.dsn if own is not None else settings.database_url.get_secret_value() if settings.database_url else ""

@@ -1,8 +1,8 @@
 """Frames: the numbered entries of a notebook's journal, and the bodies each kind may carry.
 
 A frame is immutable once committed. An engine first makes a `Draft` (no number yet); the step that commits it hands out
-`seq` and `at` and yields a `Frame`. Bodies are checked here, once, when a draft is made; a reader takes what is stored,
-so a kind written by a newer version passes through unharmed.
+`seq` and `at` and yields a `Frame`. The names of a body's fields are checked when a draft is made, their types by the
+tests on every frame they read; a reader takes what is stored, so a kind of a newer version passes through unharmed.
 """
 
 from __future__ import annotations
@@ -141,10 +141,11 @@ class FrameOut(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A frame before its commit; `body` is encoded JSON, at most `BODY_LIMIT` bytes."""
+    """A frame before its commit; `body` is `fields` as encoded JSON, at most `BODY_LIMIT` bytes."""
 
     kind: str
     body: str
+    fields: dict[str, Any]
     cell_id: str | None = None
     run_id: str | None = None
     by: str | None = None
@@ -206,16 +207,25 @@ def clean(value: Any) -> Any:
     return value
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
 def encode(body: dict[str, Any]) -> str:
     """`body` as JSON text that any JSON reader and PostgreSQL accept (no NUL, no lone surrogate, no NaN)."""
+    return _safe(body)[0]
+
+
+def _safe(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """`body` as safe JSON text, and the value which that text stands for."""
     try:
-        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _encode(body)
     except ValueError:
         body = _finite(body)
-        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _encode(body)
     if "\\u0000" in text or _UNSAFE.search(text):
-        text = json.dumps(clean(body), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text
+        body = clean(body)
+        text = _encode(body)
+    return text, body
 
 
 def _finite(value: Any) -> Any:
@@ -239,10 +249,14 @@ def draft(
     command_id: str | None = None,
     **body: Any,
 ) -> Draft:
-    """A checked frame of `kind` with the fields of its body; fields that are None are left out.
+    """A frame of `kind` with the fields of its body; fields that are None are left out.
 
-    Raises `pydantic.ValidationError` for a field its kind does not have: that is a fault of the caller, not of input.
+    Raises `TypeError` for a field its kind does not have: that is a fault of the caller, not of input.
     """
-    fields = {key: value for key, value in body.items() if value is not None}
-    BODIES[kind].model_validate(fields)
-    return Draft(kind, encode(fields), cell_id, run_id, by, command_id)
+    text, fields = _safe({key: value for key, value in body.items() if value is not None})
+    if not _FIELDS[kind].issuperset(fields):
+        raise TypeError(f"a {kind} frame has no {', '.join(sorted(set(fields) - _FIELDS[kind]))}")
+    return Draft(kind, text, fields, cell_id, run_id, by, command_id)
+
+
+_FIELDS = {kind: frozenset(model.model_fields) for kind, model in BODIES.items()}

@@ -149,7 +149,7 @@ def apply(notebook: Notebook, frame: Frame) -> Notebook:
 def frames_from(notebook: Notebook, drafts: Sequence[Draft], at: datetime) -> list[Frame]:
     """The drafts as the frames they become at `at`: numbers follow from the head, since nobody else writes."""
     return [
-        Frame(seq, at, item.kind, item.cell_id, item.run_id, item.by, item.command_id, item.body)
+        Frame(seq, at, item.kind, item.cell_id, item.run_id, item.by, item.command_id, item.body, item.fields)
         for seq, item in enumerate(drafts, notebook.seq + 1)
     ]
 

@@ -274,4 +274,3 @@ UNREACHABLE = (
     asyncpg.TooManyConnectionsError,
     asyncpg.InternalClientError,
 )
-

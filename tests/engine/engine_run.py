@@ -13,7 +13,7 @@ import trio
 
 from app.sandboxes import find_sandboxes, shut_down
 from engine.decide import first_frames
-from engine.frames import Frame
+from engine.frames import BODIES, Frame
 from engine.ids import new_id
 from engine.journal import Journal
 from engine.notebook import Notebook, fold
@@ -52,6 +52,8 @@ class Hand:
             reading.frames, self.journal._pool, notebook_id, found[-1].seq if found else 0
         ):
             found += more
+        for frame in found:
+            BODIES[frame.kind].model_validate(frame.body)
         return found
 
     async def notebook(self, notebook_id: str) -> Notebook:
