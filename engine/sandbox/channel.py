@@ -98,8 +98,8 @@ class Channel:
                 self._wait_for_room()
         self._ask_for_flush()
 
-    def message(self, body: dict[str, Any]) -> None:
-        """Send a message after all text so far."""
+    def message(self, body: dict[str, Any], wait: bool = True) -> None:
+        """Send a message after all text so far. `wait` false never blocks (for a signal handler)."""
         if self.forked:
             return
         frame = wire.message(body)
@@ -107,7 +107,8 @@ class Channel:
             self._close_text()
             self._waiting += frame
             self._push()
-        self._wait_for_room()
+        if wait:
+            self._wait_for_room()
         self._ask_for_flush()
 
     def flush(self) -> None:

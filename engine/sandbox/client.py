@@ -328,6 +328,12 @@ def _launch(config: SandboxConfig, notebook_id: str) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
     workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "start.lock").open("w") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)  # one launch at a time: the next one finds this one's shim alive
+        _launch_alone(config, notebook_id, folder, workspace)
+
+
+def _launch_alone(config: SandboxConfig, notebook_id: str, folder: Path, workspace: Path) -> None:
     if alive(folder):
         raise SandboxError(f"a sandbox of {notebook_id} is alive already: join it")
     temporary = folder / "tmp"

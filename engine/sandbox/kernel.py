@@ -21,6 +21,7 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -36,6 +37,7 @@ from engine.sandbox.channel import Channel, InStream, OutStream, encode, flush_c
 
 LARGEST_DISPLAY = 16 * 1024 * 1024
 REASON_CHARACTERS = 500
+INTERRUPTED_FRAMES = 8
 
 _channel: Channel
 
@@ -115,11 +117,22 @@ class Shell(InteractiveShell):
     displayhook_class = Type(ResultHook)
     display_pub_class = Type(Publisher)
 
+    stopped: Callable[[], bool]  # whether the running cell's task was cancelled by an interrupt; set by the kernel
+
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
         _channel.text("traceback", "\n".join(stb) + "\n")
 
     def showtraceback(self, *args: Any, **kwargs: Any) -> None:
-        if not isinstance(sys.exc_info()[1], SystemExit):
+        problem = sys.exc_info()[1]
+        if isinstance(problem, asyncio.CancelledError) and self.stopped():
+            _channel.text("traceback", "KeyboardInterrupt: stopped while it waited\n")
+        elif isinstance(problem, KeyboardInterrupt):
+            # Plain, because it must be quick: IPython's own takes up to half a second the first time.
+            frames = traceback.extract_tb(problem.__traceback__)
+            first = next((i for i, frame in enumerate(frames) if frame.filename.startswith("<ipython-input")), 0)
+            lines = traceback.format_list(traceback.StackSummary.from_list(frames[first:][-INTERRUPTED_FRAMES:]))
+            _channel.text("traceback", f"{''.join(lines)}KeyboardInterrupt\n")
+        elif not isinstance(problem, SystemExit):
             super().showtraceback(*args, **kwargs)
 
     def enable_gui(self, gui: str | None = None) -> None:
@@ -134,7 +147,7 @@ def make_shell() -> Shell:
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
     config.Completer.use_jedi = False
-    config.InteractiveShell.colors = "Linux"
+    config.InteractiveShell.colors = "neutral"  # readable on light and dark
     config.InteractiveShell.autoindent = False
     shell = Shell.instance(config=config)
     shell.user_ns.update(exit=Exit("exit"), quit=Exit("quit"))
@@ -155,6 +168,7 @@ class Kernel:
         self._asked = 0
         self._cancelled = False
         self._shell = make_shell()
+        self._shell.stopped = lambda: self._cancelled
 
     def serve(self) -> None:
         sys.stdout, sys.stderr = OutStream(_channel, "stdout"), OutStream(_channel, "stderr")
@@ -173,6 +187,7 @@ class Kernel:
 
     def _listen(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        flush_c_stdio()  # the import it needs, so that no cell waits for it
         frames = wire.Unpacker()
         while data := self._receive():
             frames.feed(data)
@@ -242,7 +257,9 @@ class Kernel:
         if task is None or _channel.interrupted():
             return
         current = asyncio.current_task(self._loop) if self._loop.is_running() else None
-        if current is task or (current is not None and self._cancelled):
+        raised = current is task or (current is not None and self._cancelled)
+        _channel.message({"t": "interrupted", "raised": raised}, wait=False)
+        if raised:
             raise KeyboardInterrupt
         # The cell waits in an await. If a background task holds the loop instead, the next interrupt is for that one.
         self._cancelled = True

@@ -28,6 +28,8 @@ READ_BYTES = 256 * 1024
 DRAIN_SECONDS = 1.0
 # What a stopped cell started is asked to end, then made to.
 GRACE_SECONDS = 0.2
+# A kernel that took the interrupt gets so much longer before it is told to terminate.
+PATIENCE_SECONDS = 0.6
 
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); from engine.sandbox.kernel import main; "
@@ -58,6 +60,7 @@ class KernelHost:
         self._status: int | None = None
         self._why: str | None = None
         self._running = False  # between the kernel's `begin` and `end`
+        self._reacted = self._raised = False  # what the kernel said of an interrupt
         self._before: set[tuple[int, int]] = set()
         self._pid = 0
         self._paused = False
@@ -121,10 +124,18 @@ class KernelHost:
     # Stopping the running cell: see run.STOP_STEPS.
 
     def interrupt(self) -> None:
-        if self._running and self._pid:
+        """Not at once again when it was raised in the code: that would only break the clean-up."""
+        if self._running and self._pid and not self._raised:
             send([self._pid], signal.SIGINT)
 
     def terminate(self) -> None:
+        """Later, if it reacted to the interrupt: then it is at work on its end, or a bare `except` swallowed it."""
+        run = self.run
+        if self._reacted:
+            self._reacted = self._raised = False
+            self.interrupt()
+            self._loop.after(PATIENCE_SECONDS, lambda: self.terminate() if run is self.run and self._running else None)
+            return
         if self._why is None:
             self._why = "stopped by force"
         send([self._pid or (self.tree.pid if self.tree else 0)], signal.SIGTERM)
@@ -319,6 +330,7 @@ class KernelHost:
             return
         elif kind == "begin" and body["run"] == run.id:
             self._running = True
+            self._reacted = self._raised = False
             if run.stopping:
                 self.interrupt()
         elif kind == "data":
@@ -333,6 +345,8 @@ class KernelHost:
             key = str(body["input"])
             run.inputs.add(key)
             run.record("input", input=key, prompt=str(body["prompt"]), password=bool(body["password"]))
+        elif kind == "interrupted":
+            self._reacted, self._raised = True, bool(body["raised"])
         elif kind == "end" and body["run"] == run.id:
             self._running = False
             self._drain_pipes()

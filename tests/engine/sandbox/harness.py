@@ -1,6 +1,7 @@
 """What the sandbox tests share: a notebook that keeps every record it was handed, and bounded waits."""
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -104,11 +105,15 @@ def config_of(tmp_path: Path, mode: str = "process", **settings: Any) -> Sandbox
 
 
 def with_argument(word: str) -> list[int]:
-    """Processes on this machine that have `word` in their command line, this one's own line aside."""
+    """Processes on this machine that have the whole word in their command line, this one aside."""
     found = []
+    whole = re.compile(rf"\b{word}\b")
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         line = process.info["cmdline"] or []
-        if process.info["pid"] != os.getpid() and any(word in part for part in line) and process.info["status"] != "zombie":
+        if (
+            process.info["pid"] != os.getpid()
+            and any(whole.search(part) for part in line)
+            and process.info["status"] != "zombie"
+        ):
             found.append(process.info["pid"])
     return found
-
