@@ -1,0 +1,113 @@
+"""A browser and the scripted site, once for all tests of the pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from engine.ids import new_id
+
+ROOT = Path(__file__).parents[2]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+class Site:
+    """The scripted site as tests use it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def write(self, *frames: tuple[str, str, dict[str, Any]]) -> None:
+        self.call("POST", "/script", {"frames": frames})
+
+    def notebook(self, *cells: tuple[str, str], title: str = "T") -> str:
+        """A notebook with cells c0, c1 … of (kind, source)."""
+        notebook_id = new_id()
+        frames: list[tuple[str, str, dict[str, Any]]] = [(notebook_id, "session", {"event": "created", "title": title})]
+        for number, (kind, source) in enumerate(cells):
+            after = {} if number == 0 else {"after": f"c{number - 1}"}
+            frames.append(
+                (
+                    notebook_id,
+                    "cell",
+                    {"event": "added", "cell_id": f"c{number}", "kind": kind, "source": source, **after},
+                )
+            )
+        self.write(*frames)
+        return notebook_id
+
+    def start(self, notebook_id: str, cell_id: str = "c0", run_id: str = "r0") -> None:
+        place = {"cell_id": cell_id, "run_id": run_id}
+        self.write(*[(notebook_id, "run", {"event": event, **place}) for event in ("queued", "started")])
+
+    def prints(self, notebook_id: str, *texts: str, stream: str = "stdout") -> None:
+        """Output of the run that `start` began."""
+        place = {"cell_id": "c0", "run_id": "r0", "stream": stream}
+        self.write(*[(notebook_id, "output", {"text": text, **place}) for text in texts])
+
+    def commands(self, kind: str) -> list[dict[str, Any]]:
+        return [command for command in self.call("GET", "/commands") if command["kind"] == kind]
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.ui.site"], cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
+        assert port, "the site did not start"
+        yield Site(f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium: the system's, or the one Playwright brings. Gone with the module: its loop would stop asyncio tests."""
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A tab of its own context; a script error in it fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if "drawing failed" in said.text else None)
+    yield page
+    context.close()
+    assert not errors

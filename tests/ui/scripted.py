@@ -1,0 +1,120 @@
+"""A feed that a test writes by hand: the interface of `engine.feed.Feed`, frames from a list instead of a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.feed import NotebookRow, Reset, UnknownNotebook
+from engine.frames import Frame, draft
+from engine.notebook import Notebook, apply, fold
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class ScriptedSubscription:
+    """A viewer's place; counts itself with the feed until closed."""
+
+    def __init__(self, feed: ScriptedFeed, notebook_id: str, seq: int) -> None:
+        self._feed, self._id, self.seq = feed, notebook_id, seq
+        self.engine = "here"
+        self.people: list[str] = []
+        feed.subscriptions.add(self)
+
+    @property
+    def head(self) -> int:
+        return len(self._feed.journals[self._id])
+
+    async def snapshot(self) -> Notebook:
+        self.seq = self.head
+        return self._feed.notebook(self._id)
+
+    async def next(self, timeout: float, limit_bytes: int = 262144) -> list[Frame]:
+        if self.seq > self.head or self._feed.reset:
+            self._feed.reset = False
+            raise Reset
+        if self.seq == self.head:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._feed.changed.wait(), timeout)
+        found: list[Frame] = []
+        size = 0
+        for frame in self._feed.journals[self._id][self.seq :]:
+            size += len(frame.text)
+            if found and size > limit_bytes:
+                break
+            found.append(frame)
+        self._feed.asked.append(limit_bytes)
+        if found:
+            self.seq = found[-1].seq
+        return found
+
+    def close(self) -> None:
+        self._feed.subscriptions.discard(self)
+
+
+class ScriptedFeed:
+    """Journals in memory. `write` appends a frame and wakes whoever waits."""
+
+    def __init__(self) -> None:
+        self.journals: dict[str, list[Frame]] = {}
+        self.subscriptions: set[ScriptedSubscription] = set()
+        self.changed = asyncio.Event()
+        self.state = "live"
+        self.reset = False
+        self.failing = 0  # how many of the next attaches fail
+        self.asked: list[int] = []
+
+    def write(self, notebook_id: str, kind: str, /, **fields: Any) -> Frame:
+        journal = self.journals.setdefault(notebook_id, [])
+        heads = {name: fields.pop(name, None) for name in ("cell_id", "run_id", "by", "command_id")}
+        made = draft(kind, **heads, **fields)
+        frame = Frame(len(journal) + 1, BEGIN, kind, text=made.body, **heads)
+        journal.append(frame)
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+        return frame
+
+    def notebook(self, notebook_id: str) -> Notebook:
+        return fold(Notebook(notebook_id), self.journals[notebook_id])
+
+    async def attach(self, notebook_id: str, *, after: int | None, member: str, operator: bool) -> ScriptedSubscription:
+        if self.failing:
+            self.failing -= 1
+            raise ConnectionError("the database is away")
+        if notebook_id not in self.journals:
+            raise UnknownNotebook(notebook_id)
+        return ScriptedSubscription(self, notebook_id, after or 0)
+
+    async def notebooks(self, archived: bool = False) -> list[NotebookRow]:
+        rows = []
+        for notebook_id in self.journals:
+            notebook = self.notebook(notebook_id)
+            if notebook.archived == archived:
+                state, waiting, cells = notebook.state, notebook.waiting, len(notebook.cells)
+                rows.append(NotebookRow(notebook_id, notebook.title, state, waiting, cells, archived, BEGIN, 7.0))
+        return rows
+
+    async def home_changed(self, seen: int, timeout: float) -> int:
+        version = sum(map(len, self.journals.values()))
+        if version == seen:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.changed.wait(), timeout)
+        return sum(map(len, self.journals.values()))
+
+
+def frames_of(*scripts: tuple[str, dict[str, Any]]) -> list[Frame]:
+    """Frames with numbers from 1, from (kind, fields) pairs."""
+    feed = ScriptedFeed()
+    return [feed.write("n", kind, **fields) for kind, fields in scripts]
+
+
+def steps(frames: list[Frame]) -> list[tuple[Notebook, Frame, Notebook]]:
+    """Each frame with the fold before and after it."""
+    notebook, found = Notebook("n"), []
+    for frame in frames:
+        newer = apply(notebook, frame)
+        found.append((notebook, frame, newer))
+        notebook = newer
+    return found

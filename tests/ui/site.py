@@ -1,0 +1,127 @@
+"""The real pages on a real server over a scripted feed, as a process of its own: `python -m tests.ui.site`.
+
+Prints its port. A test writes frames by POST to `/script`; commands that pages send are kept and, where it is simple,
+answered with their frame, so that the components can be tried without an engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+from typing import Any, cast
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from nicegui import ui
+from nicegui.client import Client
+
+from engine.feed import Feed
+from tests.ui.scripted import ScriptedFeed
+from ui import pages, theme
+
+
+def build() -> FastAPI:
+    """The pages, and the few calls that tests and pages make."""
+    feed = ScriptedFeed()
+    app = FastAPI()
+    commands: list[dict[str, Any]] = []
+    refusing: dict[str, int] = {}
+
+    @app.post("/script")
+    async def script(request: Request) -> dict[str, int]:
+        entries = (await request.json())["frames"]
+        for notebook_id, kind, fields in entries:
+            feed.write(notebook_id, kind, **fields)
+        return {"frames": len(entries)}
+
+    @app.post("/refuse/{status}/{times}")
+    async def refuse(status: int, times: int) -> None:
+        refusing.clear()
+        if times:
+            refusing[str(status)] = times
+
+    @app.get("/commands")
+    async def sent() -> list[dict[str, Any]]:
+        return commands
+
+    @app.get("/statistics")
+    async def statistics() -> dict[str, int]:
+        gc.collect()
+        names = [task.get_name() for task in asyncio.all_tasks()]
+        return {
+            "clients": len(Client.instances),
+            "subscriptions": len(feed.subscriptions),
+            "viewers": sum(name.startswith(("viewer of", "home watcher")) for name in names),
+            "tasks": len(names),
+        }
+
+    @app.post("/prune")
+    async def prune() -> None:
+        Client.prune_instances(client_age_threshold=0)
+
+    @app.post("/api/v1/notebooks/{notebook_id}/commands", status_code=202)
+    async def command(notebook_id: str, request: Request) -> Any:
+        body = await request.json()
+        for status, times in list(refusing.items()):
+            refusing[status] = times - 1
+            if times <= 1:
+                del refusing[status]
+            return JSONResponse({"detail": "not now"}, int(status))
+        commands.append(body)
+        mark = {"by": "owner", "command_id": body["id"]}
+        if body["kind"] == "edit_cell" and body.get("at") is not None:
+            cell = feed.notebook(notebook_id).cells[body["cell_id"]]
+            removed = cell.source[body["at"] : body["at"] + body.get("remove", 0)]
+            feed.write(
+                notebook_id,
+                "cell",
+                event="edited",
+                cell_id=cell.id,
+                at=body["at"],
+                remove=removed,
+                insert=body.get("insert", ""),
+                **mark,
+            )
+        elif body["kind"] == "add_cell":
+            order = feed.notebook(notebook_id).order
+            after = body.get("after", order[-1] if order else None)
+            places = {} if after is None else {"after": after}
+            kind = body.get("cell_kind", "python")
+            source = body.get("source", "")
+            feed.write(
+                notebook_id, "cell", event="added", cell_id=body["cell_id"], kind=kind, source=source, **places, **mark
+            )
+        elif body["kind"] == "delete_cell":
+            feed.write(notebook_id, "cell", event="deleted", cell_id=body["cell_id"], **mark)
+        elif body["kind"] == "rename":
+            feed.write(notebook_id, "session", event="renamed", title=body["title"], **mark)
+        return {"id": body["id"]}
+
+    pages.register(cast("Feed", feed))
+    ui.run_with(
+        app,
+        title="Nightbook",
+        favicon=theme.FAVICON,
+        dark=None,
+        reconnect_timeout=1,
+        message_history_length=0,
+        binding_refresh_interval=None,
+        tailwind=False,
+        show_welcome_message=False,
+    )
+    return app
+
+
+def main() -> None:
+    """Serves on a free port of this machine and says which."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    server = uvicorn.Server(uvicorn.Config(build(), log_level="warning", ws_max_size=4 * 1024 * 1024))
+    asyncio.run(server.serve(sockets=[listener]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""View operations: drawing the differences one after the other shows what a snapshot of the end shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.frames import Frame
+from engine.notebook import Notebook, fold
+from tests.ui.scripted import BEGIN, frames_of, steps
+from ui import ops
+
+CELLS = ("a", "b", "c")
+
+
+class Page:
+    """The least that a page does with operations: put things where it is told."""
+
+    def __init__(self) -> None:
+        self.head: dict[str, Any] = {}
+        self.cells: dict[str, dict[str, Any]] = {}
+        self.order: list[str] = []
+        self.refused: list[str] = []
+
+    def draw(self, drawn: list[ops.Op]) -> Page:
+        for op in drawn:
+            getattr(self, op["op"])(op)
+        return self
+
+    def reset(self, op: ops.Op) -> None:
+        self.__init__()  # type: ignore[misc]
+
+    def notebook(self, op: ops.Op) -> None:
+        self.head |= op["set"]
+
+    def add(self, op: ops.Op) -> None:
+        cell = dict(op["cell"])
+        self.cells[cell["id"]] = cell | {"text": "", "displays": []}
+        self._place(cell["id"], op["after"])
+
+    def _place(self, cell_id: str, after: str | None) -> None:
+        rest = [other for other in self.order if other != cell_id]
+        rest.insert(0 if after is None else rest.index(after) + 1, cell_id)
+        self.order = rest
+
+    def move(self, op: ops.Op) -> None:
+        self._place(op["id"], op["after"])
+
+    def remove(self, op: ops.Op) -> None:
+        del self.cells[op["id"]]
+        self.order.remove(op["id"])
+
+    def cell(self, op: ops.Op) -> None:
+        self.cells[op["id"]] |= op["set"]
+
+    def edit(self, op: ops.Op) -> None:
+        cell = self.cells[op["id"]]
+        assert op["base"] == cell["version"]
+        source = cell["source"]
+        cell["source"] = source[: op["at"]] + op["insert"] + source[op["at"] + op["remove"] :]
+        cell["version"] = op["version"]
+
+    def clear(self, op: ops.Op) -> None:
+        self.cells[op["id"]] |= {"text": "", "displays": []}
+
+    def output(self, op: ops.Op) -> None:
+        cell, item = self.cells[op["id"]], op["item"]
+        if "text" in item:
+            cell["text"] += item["text"]
+        else:
+            cell["displays"] = [*cell["displays"], item]
+
+    def update(self, op: ops.Op) -> None:
+        cell, item = self.cells[op["id"]], op["item"]
+        cell["displays"] = [item if known.get("display") == item["display"] else known for known in cell["displays"]]
+
+    def refused_(self, op: ops.Op) -> None:
+        self.refused.append(op["reason"])
+
+    def shown(self) -> dict[str, Any]:
+        return {"head": self.head, "cells": [self.cells[cell_id] for cell_id in self.order]}
+
+
+def snapshot_page(notebook: Notebook) -> dict[str, Any]:
+    return Page().draw(list(ops.snapshot(notebook, BEGIN))).shown()
+
+
+cell_ids = st.sampled_from(CELLS)
+words = st.text(st.sampled_from("ab\n😀"), max_size=5)
+scripts = st.one_of(
+    st.tuples(st.just("session"), st.fixed_dictionaries({"event": st.just("renamed"), "title": words})),
+    st.tuples(
+        st.just("session"),
+        st.fixed_dictionaries({"event": st.just("sandbox"), "state": st.sampled_from(["awake", "asleep"])}),
+    ),
+    st.tuples(
+        st.just("cell"),
+        st.fixed_dictionaries(
+            {
+                "event": st.sampled_from(["added", "moved", "deleted", "restored"]),
+                "cell_id": cell_ids,
+                "after": st.one_of(st.none(), cell_ids),
+                "source": words,
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("cell"),
+        st.fixed_dictionaries(
+            {"event": st.just("edited"), "cell_id": cell_ids, "at": st.just(0), "remove": st.just(""), "insert": words}
+        ),
+    ),
+    st.tuples(
+        st.just("run"),
+        st.fixed_dictionaries(
+            {"event": st.sampled_from(["queued", "started", "cancelling", "ended"]), "cell_id": cell_ids}
+        ),
+    ),
+    st.tuples(
+        st.just("output"),
+        st.fixed_dictionaries({"cell_id": cell_ids, "text": words, "stream": st.sampled_from(["stdout", "stderr"])}),
+    ),
+    st.tuples(
+        st.just("output"),
+        st.fixed_dictionaries(
+            {
+                "cell_id": cell_ids,
+                "data": st.just({"text/plain": "x", "text/html": "<b>"}),
+                "display": st.sampled_from(["d1", "d2"]),
+                "update": st.booleans(),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("input"),
+        st.fixed_dictionaries({"event": st.sampled_from(["asked", "answered"]), "cell_id": cell_ids}),
+    ),
+)
+
+
+def made(script: list[tuple[str, dict[str, Any]]]) -> list[Frame]:
+    with_runs = [
+        (kind, {**fields, "run_id": f"run-{fields['cell_id']}"} if kind in {"run", "output", "input"} else fields)
+        for kind, fields in script
+    ]
+    added = [("cell", {"event": "added", "cell_id": "a", "kind": "python", "source": "x"})]
+    return frames_of(*added, *[(k, dict(f)) for k, f in with_runs if not _adds_again(f)])
+
+
+def _adds_again(fields: dict[str, Any]) -> bool:
+    return fields.get("event") == "added" and fields.get("cell_id") == "a"
+
+
+@given(st.lists(scripts, max_size=30), st.integers(0, 30))
+def test_differences_lead_where_a_snapshot_leads(script: list[tuple[str, dict[str, Any]]], cut: int) -> None:
+    seen: set[str] = set()
+    once = []
+    for kind, fields in script:  # the engine adds a cell id once
+        if fields.get("event") == "added":
+            if fields["cell_id"] in seen:
+                continue
+            seen.add(fields["cell_id"])
+        once.append((kind, fields))
+    frames = made(once)
+    cut = min(cut, len(frames))
+    start = fold(Notebook("n"), frames[:cut])
+    page = Page().draw(list(ops.snapshot(start, BEGIN)))
+    changes = [op for before, frame, after in steps(frames)[cut:] for op in ops.between(before, after, frame)]
+    page.draw(list(ops.joined(changes)))
+    assert page.shown() == snapshot_page(fold(Notebook("n"), frames))
+
+
+RUN = [
+    ("cell", {"event": "added", "cell_id": "a", "kind": "python", "source": "x"}),
+    ("run", {"event": "queued", "cell_id": "a", "run_id": "r"}),
+    ("run", {"event": "started", "cell_id": "a", "run_id": "r"}),
+]
+
+
+def ops_of(*more: tuple[str, dict[str, Any]]) -> list[ops.Op]:
+    frames = frames_of(*[(kind, dict(fields)) for kind, fields in [*RUN, *more]])
+    return [op for before, frame, after in steps(frames)[len(RUN) :] for op in ops.between(before, after, frame)]
+
+
+def out(text: str, stream: str = "stdout", **more: Any) -> tuple[str, dict[str, Any]]:
+    return "output", {"cell_id": "a", "run_id": "r", "text": text, "stream": stream, **more}
+
+
+def test_text_of_one_stream_is_joined_and_no_other() -> None:
+    drawn = list(ops.joined(ops_of(out("1"), out("2"), out("3", "stderr"), out("4"))))
+    assert [(op["item"]["stream"], op["item"]["text"]) for op in drawn] == [
+        ("stdout", "12"),
+        ("stderr", "3"),
+        ("stdout", "4"),
+    ]
+
+
+def test_text_with_a_gap_before_it_is_not_joined() -> None:
+    drawn = list(ops.joined(ops_of(out("1"), out("2", left_out=9))))
+    assert [op["item"].get("left_out") for op in drawn] == [None, 9]
+
+
+def test_an_edit_tells_whose_it_is() -> None:
+    edit = ("cell", {"event": "edited", "cell_id": "a", "at": 1, "insert": "y", "by": "owner", "command_id": "c9"})
+    (op,) = ops_of(edit)
+    assert (op["command"], op["by"], op["base"], op["version"], op["at"], op["insert"]) == ("c9", "owner", 1, 4, 1, "y")
+
+
+def test_a_refusal_names_the_command() -> None:
+    (op,) = ops_of(("refused", {"command": "c1", "reason": "no such cell", "command_id": "c1"}))
+    assert op == {"op": "refused", "command": "c1", "reason": "no such cell", "cell": None}
+
+
+def test_a_password_question_is_told_as_one_and_a_running_cell_gives_its_elapsed_time() -> None:
+    question = {"event": "asked", "cell_id": "a", "run_id": "r", "input": "i", "prompt": "p", "password": True}
+    (op,) = ops_of(("input", question))
+    assert op["set"]["input"] == {"id": "i", "prompt": "p", "password": True}
+    assert op["set"]["elapsed"] == 0
+
+
+def test_output_that_the_page_cannot_draw_is_not_sent_to_it() -> None:
+    data = {"text/plain": "table", "text/html": "x" * 1000}
+    (op,) = ops_of(("output", {"cell_id": "a", "run_id": "r", "data": data}))
+    assert op["item"] == {"data": {"text/plain": "table"}, "kinds": ["text/html", "text/plain"]}
+
+
+def test_pieces_keep_to_their_size_and_lose_nothing() -> None:
+    drawn = ops_of(*[out("x" * 1000) for _ in range(100)])
+    cut = list(ops.pieces(drawn, 10_000))
+    assert [op for piece in cut for op in piece] == drawn
+    assert max(len(json.dumps(piece, separators=(",", ":"))) for piece in cut) <= 10_050
+    assert len(cut) > 5
+
+
+def test_an_operation_larger_than_a_piece_goes_alone() -> None:
+    drawn = ops_of(out("x" * 5000), out("y"))
+    assert [len(piece) for piece in ops.pieces(drawn, 1000)] == [1, 1]

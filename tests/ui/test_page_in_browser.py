@@ -1,0 +1,274 @@
+"""The pages in a real browser: what a person does reaches the server once, and nothing typed is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.ui.conftest import Site
+from tests.ui.test_output_in_browser import drawn, opened
+
+
+def eventually(page: Page, condition: Callable[[], Any]) -> Any:
+    """Asks until the answer is true, at most ten seconds; the page goes on meanwhile."""
+    for _ in range(200):
+        if answer := condition():
+            return answer
+        page.evaluate("() => new Promise((done) => setTimeout(done, 50))")
+    raise AssertionError("it did not happen within ten seconds")
+
+
+def test_typing_becomes_small_splices_in_code_points(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "start 😀\n" + "# filler\n" * 11_000))
+    opened(page, site, notebook)
+    area = page.get_by_test_id("cell-source")
+    area.evaluate("node => { node.focus(); node.setSelectionRange(8, 8); }")
+    before = len(site.commands("edit_cell"))
+    page.keyboard.type("abc")
+    eventually(page, lambda: len(site.commands("edit_cell")) > before)
+    edits = site.commands("edit_cell")[before:]
+    assert "".join(edit["insert"] for edit in edits) == "abc"
+    assert (edits[0]["at"], edits[0]["remove"]) == (7, 0)
+    assert all(len(str(edit)) < 400 for edit in edits)
+
+
+def test_an_edit_from_elsewhere_leaves_caret_and_typing_alone(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "one\ntwo"))
+    opened(page, site, notebook)
+    area = page.get_by_test_id("cell-source")
+    area.evaluate("node => { node.focus(); node.setSelectionRange(7, 7); }")
+    page.keyboard.type("!")
+    site.write((notebook, "cell", {"event": "edited", "cell_id": "c0", "at": 0, "insert": "zero ", "by": "another"}))
+    expect(area).to_have_value("zero one\ntwo!")
+    assert area.evaluate("node => node.selectionStart") == 13
+
+
+def test_run_sends_what_was_typed_first(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", ""))
+    opened(page, site, notebook)
+    edits, runs = len(site.commands("edit_cell")), len(site.commands("run_cell"))
+    page.get_by_test_id("cell-source").click()
+    page.keyboard.type("1 + 1")
+    page.keyboard.press("Control+Enter")
+    eventually(page, lambda: len(site.commands("run_cell")) > runs)
+    kinds = [command["kind"] for command in site.call("GET", "/commands")]
+    assert kinds.index("edit_cell", 0) < len(kinds) - 1
+    assert kinds[-1] == "run_cell"
+    assert "".join(edit["insert"] for edit in site.commands("edit_cell")[edits:]) == "1 + 1"
+
+
+def test_a_command_is_asked_again_under_the_same_id_until_it_is_answered(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    opened(page, site, notebook)
+    ids: list[str] = []
+    page.on("request", lambda said: ids.append(said.post_data_json["id"]) if "/commands" in said.url else None)
+    before = len(site.commands("run_cell"))
+    site.call("POST", "/refuse/503/3")
+    page.get_by_test_id("cell-run").click()
+    eventually(page, lambda: len(site.commands("run_cell")) > before and len(ids) == 4)
+    assert len(set(ids)) == 1
+
+
+def test_a_refusal_is_told_calmly_and_the_next_command_goes_on(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    opened(page, site, notebook)
+    before = len(site.commands("run_cell"))
+    site.call("POST", "/refuse/422/1")
+    page.get_by_test_id("cell-run").click()
+    expect(page.get_by_role("alert")).to_contain_text("not now")
+    page.get_by_test_id("cell-run").click()
+    eventually(page, lambda: len(site.commands("run_cell")) == before + 1)
+
+
+def test_what_was_typed_and_asked_survives_a_reload_of_the_tab(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "keep"))
+    opened(page, site, notebook)
+    before = len(site.commands("run_cell"))
+    site.call("POST", "/refuse/503/1000")
+    page.get_by_test_id("cell-source").click()
+    page.keyboard.press("End")
+    page.keyboard.type(" me")
+    page.get_by_test_id("cell-add-python").click()
+    expect(page.locator(".chip", has_text="not sent yet")).to_be_visible()
+    page.reload()
+    expect(page.get_by_test_id("cell-source").first).to_have_value("keep me")
+    site.call("POST", "/refuse/503/0")
+    drawn(page, 4)
+    expect(page.get_by_test_id("cell")).to_have_count(2)
+    expect(page.get_by_test_id("cell-source").first).to_have_value("keep me")
+    assert len(site.commands("run_cell")) == before
+
+
+def test_a_source_over_512_kib_is_told_and_not_sent(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    opened(page, site, notebook)
+    before = len(site.commands("edit_cell"))
+    page.get_by_test_id("cell-source").fill("y" * (512 * 1024 + 1))
+    expect(page.get_by_role("alert")).to_contain_text("512 KiB")
+    page.get_by_test_id("cell-source").fill("z")
+    eventually(page, lambda: len(site.commands("edit_cell")) == before + 1)
+    assert site.commands("edit_cell")[-1]["insert"] == "z"
+
+
+def test_the_input_line_keeps_text_and_focus_while_output_streams(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    site.start(notebook)
+    opened(page, site, notebook)
+    ask = {"event": "asked", "cell_id": "c0", "run_id": "r0", "input": "i1", "prompt": "Name? ", "password": False}
+    site.write((notebook, "input", ask))
+    field = page.get_by_test_id("input-field")
+    field.click()
+    page.keyboard.type("Ad")
+    site.prints(notebook, *[f"{number}\n" for number in range(30)])
+    drawn(page, 35)
+    page.keyboard.type("a")
+    expect(field).to_have_value("Ada")
+    expect(page.get_by_label("Name?")).to_be_visible()
+    expect(page.get_by_test_id("cell")).to_have_attribute("data-state", "waiting")
+    page.keyboard.press("Enter")
+    sent = eventually(page, lambda: site.commands("input"))[-1]
+    assert (sent["run_id"], sent["input"], sent["text"]) == ("r0", "i1", "Ada")
+    expect(field).to_have_count(0)
+    site.write((notebook, "input", {**ask, "input": "i2", "prompt": "Password: ", "password": True}))
+    expect(field).to_have_attribute("type", "password")
+
+
+def test_a_password_waits_nowhere_but_in_the_page(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    site.start(notebook)
+    ask = {"event": "asked", "cell_id": "c0", "run_id": "r0", "input": "i1", "prompt": "", "password": True}
+    site.write((notebook, "input", ask))
+    opened(page, site, notebook)
+    site.call("POST", "/refuse/503/1000")
+    page.get_by_test_id("input-field").fill("secret!")
+    page.keyboard.press("Enter")
+    expect(page.locator(".chip", has_text="not sent yet")).to_be_visible()
+    assert "secret!" not in page.evaluate("JSON.stringify(sessionStorage) + JSON.stringify(localStorage)")
+    site.call("POST", "/refuse/503/0")
+
+
+def test_a_deleted_cell_can_be_brought_back(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "one"), ("python", "two"))
+    opened(page, site, notebook)
+    page.get_by_test_id("cell").first.hover()
+    page.get_by_test_id("cell").first.get_by_label("Delete cell").click()
+    expect(page.get_by_test_id("cell")).to_have_count(1)
+    page.get_by_role("button", name="Undo").click()
+    assert eventually(page, lambda: site.commands("restore_cell"))[-1]["cell_id"] == "c0"
+
+
+def test_text_cells_are_drawn_as_text_and_edited_on_click(page: Page, site: Site) -> None:
+    source = "# Title\n**bold** `code` <b>no</b>\n\n- a\n- b\n\n[ok](https://example.org) [no](javascript:alert(1))"
+    notebook = site.notebook(("markdown", source))
+    opened(page, site, notebook)
+    prose = page.locator(".prose")
+    assert prose.locator("h1").text_content() == "Title"
+    assert prose.locator("li").count() == 2
+    assert prose.locator("b").count() == 0
+    assert [link.get_attribute("href") for link in prose.locator("a").all()] == ["https://example.org"]
+    prose.locator("h1").click()
+    expect(page.get_by_test_id("cell-source")).to_be_focused()
+    expect(page.get_by_test_id("cell-source")).to_have_value(source)
+
+
+def test_titles_are_text_on_every_page(page: Page, site: Site) -> None:
+    title = "<img src=x onerror=alert(1)> & co"
+    notebook = site.notebook(("python", "x"), title=title)
+    opened(page, site, notebook)
+    expect(page.get_by_test_id("notebook-title")).to_have_text(title)
+    page.goto(site.address)
+    expect(page.locator(f"[data-notebook-id='{notebook}'] .name")).to_have_text(title)
+
+
+def test_a_title_is_renamed_in_place(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    opened(page, site, notebook)
+    page.get_by_test_id("notebook-title").fill("New name")
+    page.keyboard.press("Enter")
+    assert eventually(page, lambda: site.commands("rename"))[-1]["title"] == "New name"
+    expect(page).to_have_title("New name · Nightbook")
+
+
+def test_an_unknown_notebook_is_a_friendly_404(page: Page, site: Site) -> None:
+    answer = page.goto(f"{site.address}/n/nonesuch")
+    assert answer is not None
+    assert answer.status == 404
+    page.get_by_role("link", name="All notebooks").click()
+    expect(page.get_by_test_id("notebook-new")).to_be_visible()
+
+
+def test_a_link_that_was_away_is_caught_up_without_a_reload(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    site.start(notebook)
+    opened(page, site, notebook)
+    page.evaluate("() => { window.mark = 1; window.socket.io.engine.close(); }")
+    site.prints(notebook, *[f"line {number}\n" for number in range(50)])
+    drawn(page, 54)
+    text = page.get_by_test_id("cell-output").text_content() or ""
+    assert text.split("\n")[:-1] == [f"line {number}" for number in range(50)]
+    assert page.evaluate("window.mark") == 1
+
+
+def test_300_cells_are_drawn_in_slices(page: Page, site: Site) -> None:
+    notebook = site.notebook(*[(("python", "shell", "markdown")[n % 3], f"x = {n}\nprint(x)") for n in range(300)])
+    opened(page, site, notebook)
+    expect(page.get_by_test_id("cell")).to_have_count(300)
+    order = page.evaluate("[...document.querySelectorAll('[data-testid=cell]')].map((node) => node.dataset.cellId)")
+    assert order == [f"c{number}" for number in range(300)]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_nothing_is_wider_than_the_screen_and_every_button_has_a_name(browser: Browser, site: Site, width: int) -> None:
+    notebook = site.notebook(("python", "x" * 300), ("shell", "echo"), ("markdown", "word " * 100))
+    site.start(notebook)
+    site.prints(notebook, "y" * 500 + "\n")
+    context = browser.new_context(viewport={"width": width, "height": 844})
+    page = context.new_page()
+    opened(page, site, notebook)
+    for address in (f"{site.address}/n/{notebook}", site.address):
+        page.goto(address)
+        expect(page.locator(".head")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        nameless = """[...document.querySelectorAll("button, select, input, textarea, a")].filter(
+            (node) => !(node.ariaLabel || node.textContent.trim() || node.labels?.length)).length"""
+        assert page.evaluate(nameless) == 0
+    context.close()
+
+
+def test_pages_ask_no_other_host(page: Page, site: Site) -> None:
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add(request.url.split("/")[2]))
+    opened(page, site, site.notebook(("python", "x")))
+    page.goto(site.address)
+    expect(page.get_by_test_id("notebook-new")).to_be_visible()
+    assert asked <= {site.address.split("/")[2]}
+
+
+def test_visits_leave_nothing_behind(browser: Browser, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    context = browser.new_context()
+    page = context.new_page()
+
+    def settled(tasks: int = 1000) -> dict[str, int] | None:
+        now: dict[str, int] = site.call("GET", "/statistics")
+        nobody = now["viewers"] == now["subscriptions"] == now["clients"] == 0
+        return now if nobody and now["tasks"] <= tasks else None
+
+    page.goto("about:blank")
+    before = eventually(page, settled)
+    for _ in range(10):
+        tab = context.new_page()
+        opened(tab, site, notebook)
+        tab.goto(site.address)
+        expect(tab.get_by_test_id("notebook-new")).to_be_visible()
+        tab.close()
+    for _ in range(30):
+        page.request.get(f"{site.address}/n/{notebook}")
+        page.request.get(site.address)
+    assert site.call("GET", "/statistics")["viewers"] <= 1
+    site.call("POST", "/prune")
+    eventually(page, lambda: settled(before["tasks"] + 3))
+    context.close()
