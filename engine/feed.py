@@ -343,9 +343,11 @@ class Feed:
         for notebook_id, head in (await reading.heads(self.pool, ids)).items():
             self._notice(notebook_id, head)
         away = await reading.engines_away(self.pool, ids)
+        people = await asking.present(self.pool, ids)
         for notebook_id in ids:
             if (channel := self._channels.get(notebook_id)) is not None:
                 channel.away = notebook_id in away
+                channel.people = [member for member, _ in people.get(notebook_id, [])]
 
     def _presence(self) -> list[tuple[str, str, bool]]:
         rows: dict[tuple[str, str], bool] = {}

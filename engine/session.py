@@ -6,6 +6,7 @@ not get to, because the process dies, is found again: commands as rows, runs in 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections import deque
@@ -67,6 +68,24 @@ class Session:
     def poke(self) -> None:
         """There may be new commands."""
         self._commands_changed = True
+        self._wake.set()
+
+    async def memory(self) -> int:
+        """Bytes that the programs of its sandbox use now; 0 without one, or when it does not answer in time."""
+        with trio.move_on_after(REQUEST_SECONDS), contextlib.suppress(SandboxError):
+            if self._sandbox is not None:
+                used: int = (await self._sandbox.status())["memory"]
+                return used
+        return 0
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when (trio time) its sandbox is awake with nothing to do; None when it is not."""
+        return None if self.notebook.runs or self._starting or self._sandbox is None else self._idle_since
+
+    def give_up_sandbox(self) -> None:
+        """Its memory is needed elsewhere: sleeps as if its time had run out, unless something runs by then."""
+        self._idle_since = -math.inf
         self._wake.set()
 
     async def run(self) -> None:
@@ -169,14 +188,13 @@ class Session:
             if self._commands_changed or self._records or self._sandbox_news:
                 self._idle_since = trio.current_time()
                 continue
-            with trio.move_on_after(self._idle_seconds()) as waited:
+            with trio.move_on_after(self._idle_seconds()):
                 await self._wake.wait()
             self._wake = trio.Event()
-            if waited.cancelled_caught:
-                if await self._sleep():
-                    return
-            elif self._commands_changed or self._records:
+            if self._commands_changed or self._records:
                 self._idle_since = trio.current_time()
+            elif self._idle_seconds() == 0 and await self._sleep():
+                return
 
     def _idle_seconds(self) -> float:
         """How long until there is a reason to sleep."""
@@ -192,8 +210,6 @@ class Session:
 
     async def _sleep(self) -> bool:
         """Idle for long enough: first the sandbox goes, then the engine. True when it sleeps."""
-        if self._idle_seconds() > 0:
-            return False
         if self._sandbox is not None:
             sandbox, self._sandbox = self._sandbox, None
             with trio.move_on_after(REQUEST_SECONDS):

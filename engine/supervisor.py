@@ -7,8 +7,9 @@ import fcntl
 import logging
 import os
 import socket
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -21,6 +22,9 @@ from engine.store.reading import UnknownNotebook
 from engine.store.steps import UNREACHABLE
 
 log = logging.getLogger(__name__)
+
+MEMORY_SECONDS = 30.0
+T = TypeVar("T")
 
 
 def host_name() -> str:
@@ -62,6 +66,18 @@ class WorkerLock:
             os.close(file)
 
 
+def too_much(total: int, allowed: int, sandboxes: Iterable[tuple[float | None, int, T]]) -> list[T]:
+    """Which sandboxes (idle since, bytes, what) must go so that `total` falls to `allowed` bytes: oldest idle first."""
+    chosen: list[T] = []
+    idle = [(since, size, one) for since, size, one in sandboxes if since is not None]
+    for _, size, one in sorted(idle, key=lambda item: item[0]):
+        if total <= allowed:
+            break
+        chosen.append(one)
+        total -= size
+    return chosen
+
+
 class Supervisor:
     """Runs session engines. `serve` runs until cancelled and then releases what it owns.
 
@@ -84,6 +100,7 @@ class Supervisor:
         self._journal = journal
         self._locks = locks
         self._poll = poll
+        self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
         self._config = SessionConfig(sandbox, self.worker_id, sandbox_idle, kernel_idle)
         self._sessions: dict[str, Session | None] = {}
         self._again: set[str] = set()
@@ -111,6 +128,7 @@ class Supervisor:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._beat)
+                nursery.start_soon(self._bound_memory)
                 nursery.start_soon(self._watch)
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(5), contextlib.suppress(*UNREACHABLE):
@@ -155,6 +173,17 @@ class Supervisor:
             with trio.move_on_after(self._poll):
                 await self._look.wait()
 
+    async def _bound_memory(self) -> None:
+        """Kernels may together use half of the machine's memory: past that, those idle for longest are given up."""
+        while True:
+            await trio.sleep(MEMORY_SECONDS)
+            sessions = [session for session in self._sessions.values() if session is not None]
+            used = {session: await session.memory() for session in sessions}
+            total = sum(used.values())
+            for session in too_much(total, self._memory, [(one.idle_since, used[one], one) for one in sessions]):
+                log.info("notebook %s: its idle kernel is given up for memory", session.id)
+                session.give_up_sandbox()
+
     def _wake(self, notebook_id: str) -> None:
         assert self._nursery is not None
         if notebook_id not in self._sessions:
@@ -171,6 +200,7 @@ class Supervisor:
         try:
             while True:
                 self._again.discard(notebook_id)
+                self._sessions[notebook_id] = None
                 claim = await self._journal.claim(notebook_id, self.worker_id)
                 if claim is None:
                     return
@@ -180,10 +210,9 @@ class Supervisor:
                 await session.run()
                 if notebook_id not in self._again:
                     return
-                self._sessions[notebook_id] = None
-        except (UnknownNotebook, *UNREACHABLE) as error:
-            log.warning("notebook %s: %s", notebook_id, error)
-        except Exception:
+        except* (UnknownNotebook, *UNREACHABLE) as group:
+            log.warning("notebook %s: %s", notebook_id, group.exceptions[0])
+        except* Exception:
             # One notebook's fault is not the others'. It stays wanted: the next poll tries again.
             log.exception("notebook %s: its engine failed", notebook_id)
         finally:

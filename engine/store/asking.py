@@ -141,16 +141,19 @@ async def show_presence(pool: Db, web: str, rows: Sequence[tuple[str, str, bool]
     )
 
 
-async def present(pool: Db, place: str) -> list[tuple[str, bool]]:
-    """Who is at `place` now: (member, can decide)."""
+async def present(pool: Db, places: Sequence[str]) -> dict[str, list[tuple[str, bool]]]:
+    """Who is at each place now: (member, can decide)."""
     rows = await pool.fetch(
         """
-        SELECT member, bool_or(can_decide) AS can_decide FROM presence WHERE place = $1 AND until > now()
-        GROUP BY member ORDER BY member
+        SELECT place, member, bool_or(can_decide) AS can_decide FROM presence
+        WHERE place = ANY($1::text[]) AND until > now() GROUP BY place, member ORDER BY place, member
         """,
-        place,
+        list(places),
     )
-    return [(row["member"], row["can_decide"]) for row in rows]
+    found: dict[str, list[tuple[str, bool]]] = {}
+    for row in rows:
+        found.setdefault(row["place"], []).append((row["member"], row["can_decide"]))
+    return found
 
 
 async def forget_presence(pool: Db) -> None:

@@ -190,7 +190,7 @@ async def test_presence_is_shown_while_somebody_looks_and_withdrawn_after(house:
 
     async def until(expected: list[tuple[str, bool]]) -> None:
         async with asyncio.timeout(5):
-            while await asking.present(house.pool, "n") != expected:
+            while (await asking.present(house.pool, ["n"])).get("n", []) != expected:
                 await asyncio.sleep(0.01)
 
     await until([("ada", True)])

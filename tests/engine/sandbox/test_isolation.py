@@ -1,5 +1,6 @@
 """What notebook code can reach, and what not: from a shell and from Python, as root and as an ordinary user."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -48,8 +49,8 @@ print('reached:', reached)
 
 def probe(tmp_path: Path) -> str:
     paths = [
-        "/etc/shadow", "/etc/ssh", "/root/.ssh", "/root/.bashrc", "/home", "/var/lib", "/old_root", "/dev/vda", "/dev/sda",
-        str(tmp_path / "data-secret"), str(tmp_path / "sandboxes"), str(tmp_path / "workspaces"),
+        "/etc/shadow", "/etc/ssh", "/root/.ssh", "/root/.bashrc", "/home", "/var/lib", "/old_root", "/dev/vda",
+        "/dev/sda", str(tmp_path / "data-secret"), str(tmp_path / "sandboxes"), str(tmp_path / "workspaces"),
         str(tmp_path / "sandboxes" / "two" / "shim.sock"), str(tmp_path / "workspaces" / "two" / "theirs"),
     ]  # fmt: skip
     return PROBE.format(secret=SECRET, paths=paths, prefixes=list(python_prefixes(sys.executable)))
@@ -86,7 +87,19 @@ async def test_under_bubblewrap_nothing_of_the_server_can_be_reached(
     assert ended["status"] == "done", text
 
 
-@needs_bubblewrap
+def environment(pid: int) -> str:
+    return Path(f"/proc/{pid}/environ").read_bytes().decode()
+
+
+def descriptors(pid: int) -> dict[str, str]:
+    """What each descriptor of a process is."""
+    found = {}
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found[fd] = os.readlink(f"/proc/{pid}/fd/{fd}")
+    return found
+
+
 @pytest.mark.trio
 async def test_the_shim_itself_inherits_nothing_of_the_server(
     open_sandbox: Any, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -94,20 +107,15 @@ async def test_the_shim_itself_inherits_nothing_of_the_server(
     monkeypatch.setenv("NIGHTBOOK_TOKEN", SECRET)
     notebook = await open_sandbox(mode)
     await notebook.run("python", "1")
-    status = await notebook.sandbox.status()
-    pid = status["pid"]
-    assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+    pid = (await notebook.sandbox.status())["pid"]
+    assert SECRET not in environment(pid)
     assert os.getsid(pid) == pid
-    links = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    links = descriptors(pid)
     assert links["0"] == "/dev/null"
     assert links["1"].endswith("/log")
     assert links["2"].endswith("/log")
-    ours = {
-        os.readlink(f"/proc/self/fd/{fd}")
-        for fd in os.listdir("/proc/self/fd")
-        if os.path.lexists(f"/proc/self/fd/{fd}")
-    }
-    assert {link for link in links.values() if link.startswith(("socket:", "pipe:"))}.isdisjoint(ours)
+    shared = set(links.values()) & set(descriptors(os.getpid()).values())
+    assert {link for link in shared if link.startswith(("socket:", "pipe:"))} == set()
     _, text = await notebook.run("shell", "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
     if mode == "bubblewrap":
         assert SECRET not in text
@@ -153,11 +161,11 @@ def test_as_an_ordinary_user_the_same_holds(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-@pytest.mark.trio
-async def test_a_data_folder_inside_the_python_environment_stays_hidden(tmp_path: Path) -> None:
+def test_a_data_folder_inside_the_python_environment_stays_hidden(tmp_path: Path) -> None:
     place = Place(
         mode="bubblewrap", workspace=str(tmp_path / "data" / "ws"), temporary=str(tmp_path / "data" / "tmp"),
-        python=sys.executable, prefixes=(*python_prefixes(sys.executable), str(tmp_path)), hidden=(str(tmp_path / "data"),),
+        python=sys.executable, prefixes=(*python_prefixes(sys.executable), str(tmp_path)),
+        hidden=(str(tmp_path / "data"),),
     )  # fmt: skip
     for folder in (place.workspace, place.temporary):
         Path(folder).mkdir(parents=True)

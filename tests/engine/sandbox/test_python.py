@@ -55,7 +55,8 @@ async def test_top_level_await_and_background_tasks_between_cells(notebook: Note
     await notebook.run(
         "python",
         "import asyncio\nticks = 0\nasync def tick():\n    global ticks\n    while True:\n"
-        "        ticks += 1\n        await asyncio.sleep(0.01)\ntask = asyncio.create_task(tick())\nawait asyncio.sleep(0)",
+        "        ticks += 1\n        await asyncio.sleep(0.01)\n"
+        "task = asyncio.create_task(tick())\nawait asyncio.sleep(0)",
     )
     await trio.sleep(0.3)  # nothing runs meanwhile, and still the task ticks
     _, text = await notebook.run("python", "print(ticks)")
@@ -152,7 +153,10 @@ async def test_fork_in_a_cell_leaves_one_story(notebook: Notebook) -> None:
     assert text.count("child\n") == 1
     assert text.count("parent\n") == 1
     assert "reaped\n" in text
-    code = "from multiprocessing import get_context\nwith get_context('fork').Pool(2) as pool: print(sum(pool.map(abs, range(100))))"
+    code = (
+        "from multiprocessing import get_context\n"
+        "with get_context('fork').Pool(2) as pool: print(sum(pool.map(abs, range(100))))"
+    )
     ended, text = await notebook.run("python", code)
     assert text == "4950\n"
     assert len([r for r in notebook.records if r["t"] == "ended"]) == 2
@@ -184,7 +188,8 @@ async def test_a_dead_kernel_is_told_and_the_next_cell_gets_a_new_one(
 async def test_code_that_writes_into_the_kernels_own_channel_only_hurts_itself(notebook: Notebook) -> None:
     ended, _ = await notebook.run(
         "python",
-        "import os\nfor fd in range(3, 20):\n    try: os.write(fd, b'garbage' * 100)\n    except OSError: pass\nimport time; time.sleep(10)",
+        "import os, time\nfor fd in range(3, 20):\n    try: os.write(fd, b'garbage' * 100)\n    except OSError: pass\n"
+        "time.sleep(10)",
     )
     assert ended["status"] == "error"
     ended, text = await notebook.run("python", "print('fine')")
@@ -234,7 +239,8 @@ async def test_restart_gives_a_kernel_without_variables_once_per_key(notebook: N
 
 async def test_what_prints_between_cells_or_after_the_end_crashes_nothing(notebook: Notebook) -> None:
     code = (
-        "import threading, time\nalive = True\ndef talk():\n    while alive:\n        print('tick')\n        time.sleep(0.002)\n"
+        "import threading, time\nalive = True\ndef talk():\n    while alive:\n"
+        "        print('tick')\n        time.sleep(0.002)\n"
         "threading.Thread(target=talk, daemon=True).start()"
     )
     await notebook.run("python", code)

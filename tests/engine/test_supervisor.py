@@ -1,0 +1,168 @@
+"""Workers as processes on one database: who dies is followed, who freezes is fenced, and the work goes on meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from engine.journal import Journal
+from engine.supervisor import too_much
+from tests.engine.engine_run import Hand, end_sandboxes, text_of
+
+SLOW = """
+import time
+open("starts", "a").write("start\\n")
+for n in range(150):
+    print("line", n)
+    time.sleep(0.02)
+"""
+LINES = [f"line {n}" for n in range(150)]
+
+
+class Workers:
+    """Starts workers on one database and data folder, and ends what is left of them."""
+
+    def __init__(self, database: str, folder: Path) -> None:
+        self._environment = {
+            **os.environ,
+            "NIGHTBOOK_DATABASE_URL": database,
+            "NIGHTBOOK_DATA": str(folder),
+            "NIGHTBOOK_POLL_SECONDS": "0.5",
+        }
+        self.processes: list[trio.Process] = []
+
+    async def start(self) -> trio.Process:
+        """A worker that is ready."""
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "app.cli", "worker"],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.processes.append(process)
+        assert process.stdout is not None
+        with trio.fail_after(30):
+            said = b""
+            while b"ready" not in said:
+                chunk = await process.stdout.receive_some(1000)
+                assert chunk, "the worker ended before it was ready"
+                said += chunk
+        return process
+
+    async def kill(self, process: trio.Process) -> None:
+        process.kill()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def house(database: str, folder: Path) -> AsyncIterator[tuple[Hand, Workers]]:
+    journal = Journal(database)
+    await journal.start(lambda _: None)
+    workers = Workers(database, folder)
+    try:
+        yield Hand(journal, folder), workers
+    finally:
+        with trio.CancelScope(shield=True):
+            for process in workers.processes:
+                if process.returncode is None:
+                    process.send_signal(signal.SIGCONT)
+                    await workers.kill(process)
+            await journal.stop()
+            await end_sandboxes(folder)
+
+
+async def check(hand: Hand, notebook_id: str, cell: str) -> None:
+    """The run ended well: every line once, one start, seq without gap, one end."""
+    assert await hand.ended(notebook_id, cell, 30) == "done"
+    assert text_of(await hand.notebook(notebook_id), cell).splitlines() == LINES
+    assert (hand.folder / "workspaces" / notebook_id / "starts").read_text() == "start\n"
+    frames = await hand.frames(notebook_id)
+    assert [frame.seq for frame in frames] == list(range(1, len(frames) + 1))
+    assert sum(frame.kind == "run" and frame.body["event"] == "ended" for frame in frames) == 1
+
+
+@pytest.mark.trio
+async def test_another_worker_takes_over_from_one_that_was_killed(database: str, tmp_path: Path) -> None:
+    async with house(database, tmp_path) as (hand, workers):
+        first = await workers.start()
+        notebook_id, [cell] = await hand.create(("python", SLOW))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: "line 20\n" in text_of(n, cell))
+        await workers.start()
+        await workers.kill(first)
+        await check(hand, notebook_id, cell)
+        epochs = [frame.body["epoch"] for frame in await hand.frames(notebook_id) if frame.body.get("epoch")]
+        assert epochs == sorted(set(epochs))
+
+
+@pytest.mark.trio
+async def test_a_worker_killed_and_started_again_goes_on_at_once(database: str, tmp_path: Path) -> None:
+    """A dead process of the same host is known by its lock: nobody waits for a lease of 15 s."""
+    async with house(database, tmp_path) as (hand, workers):
+        first = await workers.start()
+        notebook_id, [cell] = await hand.create(("python", SLOW))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: "line 20\n" in text_of(n, cell))
+        await workers.kill(first)
+        head = len(await hand.frames(notebook_id))
+        await workers.start()
+        await hand.until(notebook_id, lambda n: n.seq > head + 1, 5)
+        await check(hand, notebook_id, cell)
+
+
+@pytest.mark.trio
+async def test_a_frozen_worker_is_fenced_when_it_wakes(database: str, tmp_path: Path) -> None:
+    """Invariant 2: its late steps and requests are refused; no frame doubled, nothing started twice."""
+    async with house(database, tmp_path) as (hand, workers):
+        first = await workers.start()
+        notebook_id, [cell] = await hand.create(("python", SLOW))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: "line 20\n" in text_of(n, cell))
+        first.send_signal(signal.SIGSTOP)
+        await hand.sql("UPDATE worker SET until = now() - interval '1 s'")  # 15 s have passed, as the database sees it
+        await workers.start()
+        await hand.until(notebook_id, lambda n: n.epoch > 1)
+        first.send_signal(signal.SIGCONT)
+        await check(hand, notebook_id, cell)
+        assert first.returncode is None, "a fenced engine stops, its worker does not"
+
+
+@pytest.mark.trio
+async def test_commands_asked_while_no_worker_lives_are_taken_by_the_next(database: str, tmp_path: Path) -> None:
+    async with house(database, tmp_path) as (hand, workers):
+        notebook_id, [cell] = await hand.create(("python", "print('hello')"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await workers.start()
+        assert await hand.ended(notebook_id, cell) == "done"
+
+
+@pytest.mark.trio
+async def test_a_worker_that_leaves_in_order_releases_what_it_owns(database: str, tmp_path: Path) -> None:
+    async with house(database, tmp_path) as (hand, workers):
+        process = await workers.start()
+        notebook_id, [cell] = await hand.create(("python", SLOW))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: "line 20\n" in text_of(n, cell))
+        process.terminate()
+        with trio.fail_after(15):
+            assert await process.wait() == 0
+        [row] = await hand.sql("SELECT owner, awake FROM notebook")
+        assert (row["owner"], row["awake"]) == (None, True)
+        assert await hand.sql("SELECT * FROM worker") == []
+        await workers.start()
+        await check(hand, notebook_id, cell)
+
+
+def test_the_oldest_idle_kernels_go_first_and_only_as_many_as_needed() -> None:
+    kernels = [(5.0, 30, "new"), (1.0, 30, "old"), (None, 90, "busy"), (3.0, 30, "middle")]
+    assert too_much(180, 200, kernels) == []
+    assert too_much(180, 150, kernels) == ["old"]
+    assert too_much(180, 100, kernels) == ["old", "middle", "new"]
