@@ -175,6 +175,7 @@ class Sandbox:
         self._requesting = trio.Lock()
         self._reading = trio.Lock()
         self._after = 0
+        self._closed = False
 
     @classmethod
     async def join(
@@ -251,6 +252,7 @@ class Sandbox:
                         await self._follow()
                     body = await self._records.receive()
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._check_open()
                     await self._records.close()
                     continue
                 fresh = [record for record in body.get("records", ()) if record["n"] > self._after]
@@ -275,7 +277,8 @@ class Sandbox:
             raise SandboxLost("the sandbox is gone: another one has taken its place")
 
     async def aclose(self) -> None:
-        """Let go of the shim. It goes on."""
+        """Let go of the shim. It goes on. Whoever waits in another method gets `trio.ClosedResourceError`."""
+        self._closed = True
         await self._requests.close()
         await self._records.close()
 
@@ -287,7 +290,12 @@ class Sandbox:
                         await self._introduce()
                     return await self._requests.answer(await self._requests.send(op, fields))
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._check_open()
                     await self._requests.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("this end of the sandbox was closed")
 
     async def _introduce(self) -> None:
         """After a broken connection: make sure that it is still the same sandbox before anything is sent again."""

@@ -89,7 +89,8 @@ def compact(text: str) -> str:
     later ones do not cover whole: they count when they are at least as long, or begin by erasing the line. A part with
     other control characters, or that leaves a colour on, is kept.
     """
-    text = _STRUCK.sub("", text)
+    if "\x1b" not in text:  # else the character before \b may be the end of a sequence
+        text = _STRUCK.sub("", text)
     first, *parts = text.split("\r")
     kept: list[str] = []
     covered = -1

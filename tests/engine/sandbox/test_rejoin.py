@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from engine.sandbox.client import Fenced, Sandbox, SandboxError, SandboxLost, alive
 from tests.engine.sandbox.harness import Notebook, config_of, needs_bubblewrap, wait_for, with_argument
@@ -128,6 +129,20 @@ async def test_a_broken_socket_is_mended_without_a_gap(open_sandbox: Any, tmp_pa
         await notebook.sandbox.ack(0)
     assert (await notebook.ended(run))["status"] == "done"
     assert notebook.text(run) == "".join(f"{i}\n" for i in range(50))
+
+
+async def test_closing_ends_whoever_waits_for_records(open_sandbox: Any) -> None:
+    notebook = await open_sandbox()
+
+    async def wait() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            while True:  # noqa: PT012
+                await notebook.sandbox.records()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await notebook.sandbox.aclose()
 
 
 async def test_requests_and_records_from_many_tasks_and_cancelled_ones(open_sandbox: Any) -> None:

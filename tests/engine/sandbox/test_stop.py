@@ -54,7 +54,8 @@ async def test_python_code_is_interrupted_and_the_kernel_stays(notebook: Noteboo
     [
         "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {2, 15}); print('ready'); time.sleep(60)",
         "while True:\n    try:\n        print('ready'); time.sleep(60)\n    except BaseException: pass",
-        "import signal\nfor s in (2, 15): signal.signal(s, signal.SIG_IGN)\nprint('ready', flush=True)\nsum(range(10 ** 12))",
+        "import signal\nfor s in (2, 15): signal.signal(s, signal.SIG_IGN)\nprint('ready', flush=True)\n"
+        "sum(range(10 ** 12))",
     ],
 )
 async def test_code_that_takes_no_interrupt_is_stopped_by_force(notebook: Notebook, code: str) -> None:
