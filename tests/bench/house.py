@@ -1,6 +1,6 @@
-"""A server for benchmarks: embedded PostgreSQL, the store's thread, the web thread with the real API, as `serve` has them.
+"""A server for benchmarks: embedded PostgreSQL, the store's thread, the web thread with the real API, as in `serve`.
 
-Engines are real sessions without a sandbox: what they append goes through step, commit, hint and fold like anything else.
+Engines are real sessions without a sandbox: what they append goes through step, commit, hint and fold as always.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def house(dsn: str, folder: Path) -> AsyncIterator[House]:
         web.build(settings, Feed(dsn, web.feed_config(settings)), TOKEN, port, lambda: True), listener, lambda _: None
     )
     thread.start()
-    while not thread.started:  # noqa: ASYNC110
+    while not thread.started:
         await trio.sleep(0.01)
     try:
         yield House(journal, port, settings)

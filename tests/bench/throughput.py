@@ -1,4 +1,4 @@
-"""How many frames a second the journal takes from 100 engines, beside batched inserts of the same rows by bare asyncpg."""
+"""How many frames a second the journal takes from 100 engines, beside batched inserts of the same rows."""
 
 from __future__ import annotations
 
