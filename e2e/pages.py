@@ -116,7 +116,7 @@ class NotebookPage:
     def wait_done(self, cell_id: str, seconds: float = 30.0) -> None:
         """Waits until the cell's run is over and the page shows the newest frame."""
         self.wait_state(cell_id, "done", "error", "cancelled", seconds=seconds)
-        assert self.state(cell_id) == "done", self.text(cell_id)[-2000:]
+        assert self.state(cell_id) == "done", f"{self.cell(cell_id).inner_text()[-500:]}"
 
     def wait_in_page(self, expression: str, argument: Any = None, seconds: float = 20.0) -> Any:
         """Waits, frame by frame, until a JavaScript function of `argument` gives a true value; returns it."""
