@@ -1,8 +1,8 @@
 """SSE readers in a process of their own, so that they take no time from the server's interpreter.
 
 `python -m tests.bench.sse_client PORT TOKEN AFTER UPTO PARSE ID…` follows each notebook from AFTER until it has UPTO
-frames and prints, as JSON: the delay of each frame whose text is a time in ns (ms), how long it took from the request to
-the last frame (ms), and whether every number came once, in order.
+frames and prints, as JSON: the delay of each frame whose text is a time in ns (ms), how long it took from the request
+to the last frame (ms), and whether every number came once, in order.
 """
 
 from __future__ import annotations
