@@ -58,6 +58,7 @@ class KernelHost:
         self._pipes: dict[int, str] = {}
         self._unsent = bytearray()
         self._status: int | None = None
+        self._cleared = False  # after the kernel's end: nothing that it started is left
         self._why: str | None = None
         self._running = False  # between the kernel's `begin` and `end`
         self._reacted = self._raised = False  # what the kernel said of an interrupt
@@ -138,7 +139,8 @@ class KernelHost:
             return
         if self._why is None:
             self._why = "stopped by force"
-        send([self._pid or (self.tree.pid if self.tree else 0)], signal.SIGTERM)
+        if self._pid and self._status is None:
+            send([self._pid], signal.SIGTERM)
 
     def kill(self) -> None:
         if self._why is None:
@@ -197,6 +199,7 @@ class KernelHost:
         self._frames = wire.Unpacker()
         self._unsent.clear()
         self._status = self._why = None
+        self._cleared = False
         self._pid = self.tree.pid if self.tree.inner is None else 0
         self._socket = ours
         ours.setblocking(False)
@@ -211,22 +214,23 @@ class KernelHost:
         self._status = status
         if self.run is not None:
             self.run.calm()
-        self._clear_away()
+        if self.tree is not None:
+            self._clear_away(self.tree)
 
-    def _clear_away(self) -> None:
-        if self.tree is not None and not self.tree.destroy():
-            self._loop.after(0.01, self._clear_away)
+    def _clear_away(self, tree: Tree) -> None:
+        if not tree.destroy():
+            self._loop.after(0.01, lambda: self._clear_away(tree))
             return
+        self._cleared = True
         for fd in self._pipes:
             self._loop.reader(fd, self._reader(fd))
         if self._socket is not None:
             self._loop.reader(self._socket.fileno(), self._receive)
-        tree = self.tree
         self._loop.after(DRAIN_SECONDS, lambda: self._gone() if self.tree is tree else None)
         self._gone_if_drained()
 
     def _gone_if_drained(self) -> None:
-        if self._status is not None and not self._pipes and self._socket is None:
+        if self._cleared and not self._pipes and self._socket is None:
             self._gone()
 
     def _gone(self) -> None:
@@ -238,6 +242,8 @@ class KernelHost:
         reason = self._why or self._reason(self._status)
         self.tree = None
         self._status = None
+        self._pid = 0
+        self._cleared = False
         self._running = False
         code = None
         self._set_state("gone", reason)

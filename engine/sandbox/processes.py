@@ -153,18 +153,24 @@ class Tree(NamedTuple):
     """All processes that came from one start.
 
     `pid` is the shim's own child; `inner` the first process of its namespace as seen from here, or None without
-    bubblewrap; `mark` is what the environment carries.
+    bubblewrap; `mark` is what the environment carries. `began` and `inner_began` tell them from a later process that
+    was given the same id.
     """
 
     pid: int
-    inner: int | None
-    mark: str
     began: int
+    inner: int | None
+    inner_began: int
+    mark: str
 
     def members(self, processes: dict[int, Process] | None = None) -> list[Process]:
         """Who lives, the first process included."""
         processes = table() if processes is None else processes
-        roots = {self.pid}
+        roots = {
+            pid
+            for pid, began in ((self.pid, self.began), (self.inner, self.inner_began))
+            if pid in processes and processes[pid].began == began
+        }
         if self.inner is None:
             here = os.getpid()
             for process in processes.values():
@@ -196,7 +202,7 @@ class Tree(NamedTuple):
         pids = [process.pid for process in members]
         if self.inner is not None:
             # The namespace goes down at once with its first process; nothing in it can fork away from that.
-            send([pid for pid in (self.inner,) if pid in pids] or [self.pid], signal.SIGKILL)
+            send([self.inner] if self.inner in pids else pids, signal.SIGKILL)
         else:
             send(pids, signal.SIGSTOP)
             send(pids, signal.SIGKILL)

@@ -45,6 +45,7 @@ class ShellRun:
         self._why: str | None = None
         self._unsent = bytearray()
         self._paused = False
+        self._cleared = False  # after the shell's end: nothing that it started is left
         run.begin()
         if (reason := unfit(run.code)) is not None:
             run.end("error", reason)
@@ -146,16 +147,17 @@ class ShellRun:
             data = b""  # no process holds the other side any more
         if data:
             self.run.output("terminal", data)
-        elif self._status is not None:
+        elif self._cleared:
             self._finish()
         else:
-            # The shell gave its terminal up but lives on (`exec >/dev/null 2>&1 </dev/null`).
+            # The shell gave its terminal up but lives on (`exec >/dev/null 2>&1 </dev/null`), or others still do.
             self._loop.reader(self._master, None)
 
     def _clear_away(self) -> None:
         if self.tree is not None and not self.tree.destroy():
             self._loop.after(0.01, self._clear_away)
             return
+        self._cleared = True
         self._loop.reader(self._master, self._read)
         self._loop.after(DRAIN_SECONDS, self._finish)
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -402,6 +403,8 @@ def main(folder: str, ready: int) -> None:
     os.close(ready)
     try:
         shim.loop.run()
+    except BaseException:
+        traceback.print_exc()  # to the log; os._exit would hide it
     finally:
         with contextlib.suppress(OSError):
             (path / "shim.sock").unlink()

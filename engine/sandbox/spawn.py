@@ -48,8 +48,13 @@ def spawn(
         os.close(read)
         if write >= 0:
             os.close(write)
-    began = look(child.pid)
-    return Tree(child.pid, inner, mark, began.began if began else 0)
+    return Tree(child.pid, _began(child.pid), inner, _began(inner), mark)
+
+
+def _began(pid: int | None) -> int:
+    """When a process began, or -1: then there is nothing of it to end."""
+    process = look(pid) if pid is not None else None
+    return process.began if process is not None else -1
 
 
 def _first_process(info: int) -> int | None:

@@ -89,7 +89,7 @@ async def test_stop_works_with_a_full_spool(open_sandbox: Any, kind: str, code: 
     pressed = time.monotonic()
     await notebook.sandbox.stop(run)
     while run in (await notebook.sandbox.status())["runs"]:
-        await trio.sleep(0.02)  # noqa: ASYNC110  nothing is read here, so no record tells
+        await trio.sleep(0.02)  # nothing is read here, so no record tells
     assert time.monotonic() - pressed < 2.3
     assert (await notebook.ended(run))["status"] == "cancelled"
 

@@ -136,8 +136,7 @@ async def test_closing_ends_whoever_waits_for_records(open_sandbox: Any) -> None
 
     async def wait() -> None:
         with pytest.raises(trio.ClosedResourceError):
-            while True:  # noqa: PT012
-                await notebook.sandbox.records()
+            await notebook.ended("never")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
