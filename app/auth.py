@@ -109,6 +109,7 @@ class AuthMiddleware:
             return
         try:
             self._check_host(request)
+            self._check_path(request)
             self._settle_scheme(request)
             if scope["type"] == "http" and await self._log_in(request, receive, send):
                 return
@@ -119,7 +120,7 @@ class AuthMiddleware:
         scope["nightbook.member"] = "owner"
         await self._app(scope, receive, self._with_headers(request, send))
 
-    # The three questions
+    # What is asked of every request
 
     def _check_host(self, request: "_Request") -> None:
         name = _host_name(request.header("host"))
@@ -129,6 +130,10 @@ class AuthMiddleware:
             HTTPStatus.BAD_REQUEST,
             "This name is not one of this server's: set NIGHTBOOK_PUBLIC_URL to the address that browsers use.",
         )
+
+    def _check_path(self, request: "_Request") -> None:
+        if "\x00" in request.path:  # the one character that no part of it could be looked up by
+            raise _Refused(HTTPStatus.BAD_REQUEST, "This address holds a NUL character.")
 
     async def _check_member(self, request: "_Request") -> None:
         scheme, _, bearer = request.header("authorization").partition(" ")

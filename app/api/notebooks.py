@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.api.problems import RESPONSES
 from engine import commands, decide
 from engine.feed import Feed, Reset, Subscription
-from engine.frames import CellKind, FrameOut
+from engine.frames import CellKind, FrameOut, clean
 from engine.ids import new_id
 from engine.snapshot import view
 from engine.store import asking, reading
@@ -72,7 +72,7 @@ class FramePage(BaseModel):
 
 
 async def body_of(request: Request) -> Any:
-    """The request's JSON. Raises `commands.Invalid` or `commands.TooLarge`."""
+    """The request's JSON, without what a database cannot keep. Raises `commands.Invalid` or `commands.TooLarge`."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
@@ -81,7 +81,7 @@ async def body_of(request: Request) -> Any:
             raise commands.TooLarge(f"a request holds at most {BODY_LIMIT // 2**20} MiB")
         parts.append(part)
     try:
-        return json.loads(b"".join(parts))
+        return clean(json.loads(b"".join(parts)))
     except (ValueError, RecursionError) as error:
         raise commands.Invalid(f"body: not JSON ({error})") from None
 

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from engine.commands import Invalid, TooLarge
 from engine.feed import UnknownNotebook
@@ -18,6 +19,8 @@ from engine.store.asking import IdReused
 from engine.store.steps import UNREACHABLE
 
 log = logging.getLogger(__name__)
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 class Problem(BaseModel):
@@ -89,3 +92,14 @@ def install(app: FastAPI) -> None:
 
     for kind in UNREACHABLE:
         app.add_exception_handler(kind, _away)
+
+
+def refuse_the_rest(app: FastAPI) -> None:
+    """Answers what no route of `app` takes below /api. To be called after them: else the pages would answer it."""
+    known = list(app.router.routes)
+
+    @app.api_route("/api/{rest:path}", methods=METHODS, include_in_schema=False)
+    async def nothing(request: Request) -> JSONResponse:
+        if any(route.matches(request.scope)[0] is Match.PARTIAL for route in known):
+            return problem(405, f"{request.url.path} is there, but not for {request.method}")
+        return problem(404, f"the API has no {request.url.path}")
