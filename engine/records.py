@@ -9,6 +9,7 @@ import json
 import os
 import stat
 from collections import deque
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 import trio
@@ -70,8 +71,10 @@ class Records:
         return batch
 
 
-async def frames_of(notebook: Notebook, sandbox_id: str, batch: list[Record], blobs: BlobStore) -> list[Draft]:
-    """The frames of `batch`, in its order."""
+async def frames_of(
+    notebook: Notebook, sandbox_id: str, batch: list[Record], blobs: BlobStore, workspace: Path
+) -> list[Draft]:
+    """The frames of `batch`, in its order. `workspace` is the notebook's folder, where a run's whole output lies."""
     drafts: list[Draft] = []
     current = notebook
     done = notebook.cursor.get(sandbox_id, 0)
@@ -87,7 +90,7 @@ async def frames_of(notebook: Notebook, sandbox_id: str, batch: list[Record], bl
         run = current.runs.get(record.get("run", ""))
         if run is None:
             continue
-        made = await _of_run(notebook, run, record, src, blobs)
+        made = await _of_run(notebook, run, record, src, blobs, workspace)
         if record["t"] == "ended":
             made += decide.after_end(preview(current, made), run, _status(run, record))
         current = preview(current, made)
@@ -101,7 +104,9 @@ def _status(run: Run, record: Record) -> str:
     return "cancelled" if run.state == "cancelling" and status == "error" else status
 
 
-async def _of_run(notebook: Notebook, run: Run, record: Record, src: tuple[str, int], blobs: BlobStore) -> list[Draft]:
+async def _of_run(
+    notebook: Notebook, run: Run, record: Record, src: tuple[str, int], blobs: BlobStore, workspace: Path
+) -> list[Draft]:
     ids: dict[str, Any] = {"run_id": run.id, "cell_id": run.cell_id}
     match record["t"]:
         case "out":
@@ -141,7 +146,7 @@ async def _of_run(notebook: Notebook, run: Run, record: Record, src: tuple[str, 
                 )
             ]
         case "ended":
-            whole = await _whole(notebook.id, record.get("whole"), blobs)
+            whole = await _whole(notebook.id, record.get("whole"), blobs, workspace)
             status = _status(run, record)
             reason = record.get("reason")
             return [
@@ -173,21 +178,35 @@ async def _bundle(notebook_id: str, data: dict[str, Any], blobs: BlobStore) -> d
     return bundle
 
 
-async def _whole(notebook_id: str, whole: dict[str, Any] | None, blobs: BlobStore) -> dict[str, Any] | None:
-    """Keeps a run's whole output, which the shim left in a file, and names it."""
+async def _whole(
+    notebook_id: str, whole: dict[str, Any] | None, blobs: BlobStore, workspace: Path
+) -> dict[str, Any] | None:
+    """Keeps a run's whole output, which the shim left in a file of the workspace, and names it."""
     if not whole:
         return None
-    data = await trio.to_thread.run_sync(_read_file, whole["path"])
+    data = await trio.to_thread.run_sync(_read_file, workspace, whole["path"])
     if data is None:
         return None
     sha256 = await blobs.keep_blob(notebook_id, "text/plain; charset=utf-8", "gzip", data)
     return {"sha256": sha256, "bytes": whole["bytes"]}
 
 
-def _read_file(path: str) -> bytes | None:
-    """The file's bytes; None when it is not a plain file of a size we made. A link is not followed."""
+def _read_file(workspace: Path, path: str) -> bytes | None:
+    """The bytes of `path` in the workspace; None when it is not a plain file of a size we made.
+
+    The code that ran could have put links there: none is followed, at no step of the way.
+    """
+    *folders, name = PurePosixPath(path).parts
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        at = os.open(workspace, os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for folder in folders:
+                inner = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+                os.close(at)
+                at = inner
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+        finally:
+            os.close(at)
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:

@@ -415,10 +415,11 @@ class Session:
 
     async def _take_records(self) -> None:
         """Commits what the sandbox told, in its order, and acknowledges it after."""
+        workspace = self._config.sandbox.workspace(self.id)
         while batch := self._records.take():
             sandbox_id = self.notebook.sandbox.id
             assert sandbox_id is not None
-            drafts = await frames_of(self.notebook, sandbox_id, batch, self._journal)
+            drafts = await frames_of(self.notebook, sandbox_id, batch, self._journal, workspace)
             try:
                 await self._commit(drafts)
             except BadStep as error:
