@@ -112,11 +112,11 @@ def test_overlapping_edits_keep_both(api: Api, visit: Visit, proxy: Proxy) -> No
     expect(away.page.get_by_text("Two people changed the same text")).to_be_visible()
 
 
-def test_what_was_typed_survives_a_reload(api: Api, visitor: Visitor, proxy: Proxy, visit: Visit) -> None:
+def test_what_was_typed_survives_a_reload(api: Api, visit: Visit, proxy: Proxy) -> None:
     """Even when the link was down while it was typed, and the tab was reloaded before it came back."""
     notebook = api.notebook(("python", "old"))
     page = visit(origin=proxy.url).open(notebook)
-    proxy.cut()
+    proxy.refuse()
     page.type(notebook.cells[0], "typed without a link")
     proxy.restore()
     page.reload()

@@ -69,4 +69,5 @@ def processes(own_database: Callable[[], str], tmp_path: Path) -> Iterator[Calla
     yield make
     for server in made:
         server.stop_all()
+    for server in made:
         assert server.left_behind() == []
