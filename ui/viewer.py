@@ -72,7 +72,10 @@ class Window:
         """Waits for an acknowledgement, at most `timeout` seconds."""
         self._moved.clear()
         try:
-            await asyncio.wait_for(self._moved.wait(), timeout)
+            async with asyncio.timeout(
+                timeout
+            ):  # wait_for may swallow a cancellation that comes with the event
+                await self._moved.wait()
         except TimeoutError:
             return False
         return True
@@ -151,7 +154,7 @@ class Viewer:
 
     async def _run(self, base: Notebook | None) -> None:
         shown = base
-        while True:
+        while self._task is asyncio.current_task():
             try:
                 subscription = await self._feed.attach(
                     self._id, after=None if shown is None else shown.seq, member=self._member, operator=self._operator
@@ -179,6 +182,7 @@ class Viewer:
         self, view: list[ops.Op], prev: int | None, notebook: Notebook | None, *, live: bool, subscription: Subscription
     ) -> int:
         """Sends one message when the window has room for it; heartbeats go on meanwhile. Returns its bytes."""
+        self._still_wanted()
         message = {
             "stream": self._stream,
             "n": self._number,
@@ -200,10 +204,16 @@ class Viewer:
 
     async def room(self, subscription: Subscription) -> int:
         """Waits until half of the window is free; returns the free bytes."""
+        self._still_wanted()
         while self._window.unacknowledged > self._window.limit // 2:
             if not await self._window.moved(BEAT):
                 self._beat(subscription)
         return self._window.limit - self._window.unacknowledged
+
+    def _still_wanted(self) -> None:
+        """Ends a task that was cancelled though something it awaited took the cancellation for itself."""
+        if self._task is not asyncio.current_task():
+            raise asyncio.CancelledError
 
     async def pace(self) -> None:
         """Waits until a small message may follow the last one."""

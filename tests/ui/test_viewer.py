@@ -309,3 +309,21 @@ async def test_home_sends_the_list_once_and_again_when_it_changed(feed: Scripted
     assert (await until(2))[-1][2][0]["title"] == "U"
     watcher.park()
     assert not watcher.watching
+
+
+async def test_a_park_in_the_very_moment_of_an_acknowledgement_ends_the_task(feed: ScriptedFeed) -> None:
+    page = Page(feed, eager=False)
+    page.hello(None)
+    await page.until(lambda: page.seq == 4)
+    for _ in range(60):
+        prints(feed, "y" * 32_000)
+    await page.until(lambda: page.viewer.unacknowledged > WINDOW // 2)
+    beats = len(page.beats)
+    await page.until(lambda: len(page.beats) > beats)  # it waits for room now
+    (task,) = [task for task in asyncio.all_tasks() if task.get_name().startswith("viewer of")]
+    page.viewer.drawn(page.stream, page.messages[-1]["n"])
+    page.viewer.park()
+    async with asyncio.timeout(5):
+        await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    page.viewer.close()

@@ -61,7 +61,7 @@ class HomeWatcher:
 
     async def _run(self, stream: Any, archived: bool) -> None:
         seen, shown = 0, ""
-        while True:
+        while self._task is asyncio.current_task():
             try:
                 seen = await self._feed.home_changed(seen, 0.0 if not shown else BEAT)
                 rows = [_row(row) for row in await self._feed.notebooks(archived)]
