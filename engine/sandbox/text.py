@@ -9,8 +9,10 @@ import re
 # A sequence that was never finished is let go after this many characters (terminals give up much earlier).
 LONGEST_ESCAPE = 4096
 
-# ECMA-48: CSI is ESC [ parameters intermediates final; OSC, DCS, SOS, PM and APC run to BEL or ESC \.
-_OPEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z")
+# ECMA-48: CSI is ESC [ parameters intermediates final; OSC, DCS, SOS, PM and APC run to BEL or ESC \. Any of them may
+# be broken off by the ESC of the next, which then belongs to what is open.
+_BEGUN = r"\x1b(?:\[[0-?]*+[ -/]*+|[\]PX^_][^\x07\x1b]*+|[ -/]*+)"
+_OPEN = re.compile(rf"(?:{_BEGUN}(?=\x1b))*+{_BEGUN}\Z")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _RESET = re.compile(r"\x1b\[0?m\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -87,22 +89,28 @@ def compact(text: str) -> str:
 
     Kept are the part before the first `\\r` (it continues a line whose column is not known here) and every part that
     later ones do not cover whole: they count when they are at least as long, or begin by erasing the line. A part with
-    other control characters, or that leaves a colour on, is kept.
+    other control characters is kept, and one with colours when any part leaves a colour on.
     """
     if "\x1b" not in text:  # else the character before \b may be the end of a sequence
         text = _STRUCK.sub("", text)
     first, *parts = text.split("\r")
     kept: list[str] = []
     covered = -1
+    coloured = False
+    leaky = any(colours and not _RESET.match(colours[-1]) for colours in map(_COLOUR.findall, (first, *parts)))
     for part in reversed(parts):
+        erases = _ERASE.match(part) is not None
         plain = _COLOUR.sub("", _ERASE.sub("", part))
         simple = not _CONTROL.search(plain)
-        colours = _COLOUR.findall(part)
-        if kept and simple and len(plain) <= covered and (not colours or _RESET.match(colours[-1])):
+        colours = _COLOUR.search(part) is not None
+        needed = 1 << 30 if erases else len(plain)  # an erasure reaches what was there before, however long
+        if kept and simple and needed <= covered and not (colours and leaky):
+            coloured = coloured or colours
             continue
         kept.append(part)
-        if _ERASE.match(part):
+        if erases:
             covered = 1 << 30
         elif simple:
             covered = max(covered, len(plain))
-    return "\r".join([first, *reversed(kept)])
+    # What was left out ended in the default colours, whatever colour the text before this one left on.
+    return "\r".join([first + "\x1b[0m" if coloured else first, *reversed(kept)])
