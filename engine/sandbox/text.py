@@ -11,8 +11,7 @@ LONGEST_ESCAPE = 4096
 
 # ECMA-48: CSI is ESC [ parameters intermediates final; OSC, DCS, SOS, PM and APC run to BEL or ESC \. Any of them may
 # be broken off by the ESC of the next, which then belongs to what is open.
-_BEGUN = r"\x1b(?:\[[0-?]*+[ -/]*+|[\]PX^_][^\x07\x1b]*+|[ -/]*+)"
-_OPEN = re.compile(rf"(?:{_BEGUN}(?=\x1b))*+{_BEGUN}\Z")
+_BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*|[ -/]*)")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _RESET = re.compile(r"\x1b\[0?m\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -22,10 +21,11 @@ _ERASE = re.compile(r"\A\x1b\[2?K")
 
 def open_escape(text: str) -> int:
     """How many characters at the end of `text` are the beginning of an escape sequence; 0 when it ends cleanly."""
-    if "\x1b" not in text[-LONGEST_ESCAPE:]:
-        return 0
-    found = _OPEN.search(text, max(0, len(text) - LONGEST_ESCAPE))
-    return len(text) - found.start() if found else 0
+    begin, end = max(0, len(text) - LONGEST_ESCAPE), len(text)
+    # Backwards from the last ESC, so that a flood of them costs no more than its length.
+    while (escape := text.rfind("\x1b", begin, end)) >= 0 and _BEGUN.fullmatch(text, escape, end):
+        end = escape
+    return len(text) - end
 
 
 class Decoder:
