@@ -93,7 +93,7 @@ def test_a_gap_is_told_and_a_display_is_shown_and_updated(page: Page, site: Site
         (notebook, "output", {**place, "data": {"text/plain": "second"}, "display": "d", "update": True}),
     )
     drawn(page, 9)
-    assert shown(page) == "a\n… 64.0 MB not shown here" + "z\n" + "second"
+    assert shown(page) == "a\n… 64.0 MB not shown here\nz\nsecond\n\n"
     image = page.locator(".out-display img")
     expect(image).to_have_js_property("naturalWidth", 1)
     assert image.get_attribute("alt") == "Figure"

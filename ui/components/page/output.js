@@ -137,7 +137,7 @@ export class Output {
       this.dropped += gone.length;
       if (!this.gap) {
         this.gap = gapLine(0);
-        gone.node.before(this.gap);
+        gone.node.before(this.gap, "\n");
       }
       this.gap.textContent = gapText(this.dropped);
       const behind = gone.node.nextSibling;
@@ -149,7 +149,7 @@ export class Output {
   #gap(bytes) {
     this.#endSegment();
     this.#endBlock();
-    this.root.append(gapLine(bytes));
+    this.root.append(gapLine(bytes), "\n");
   }
 
   #display(item) {
@@ -157,7 +157,7 @@ export class Output {
     this.#endBlock();
     const node = drawDisplay(item);
     if (item.display) this.displays.set(item.display, node);
-    this.root.append(node);
+    this.root.append(node, "\n");
   }
 }
 
