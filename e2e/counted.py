@@ -26,7 +26,7 @@ def counts() -> dict[str, int]:
 
     gc.collect()
     known = gc.get_objects()
-    loops = [thing for thing in known if isinstance(thing, asyncio.BaseEventLoop) and thing.is_running()]
+    loops = [thing for thing in known if isinstance(thing, asyncio.AbstractEventLoop) and thing.is_running()]
     return {
         "clients": len(Client.instances),
         "viewers": sum(feed.statistics()["viewers"] for feed in known if isinstance(feed, Feed)),
