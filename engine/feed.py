@@ -23,6 +23,7 @@ from engine.ids import new_id
 from engine.notebook import Notebook, apply
 from engine.store import asking, reading
 from engine.store.listen import listen
+from engine.store.pools import open_pool
 from engine.store.reading import NotebookRow, UnknownNotebook
 from engine.store.steps import UNREACHABLE
 
@@ -171,9 +172,7 @@ class Feed:
 
     async def start(self) -> None:
         """Connects and begins to listen. Raises asyncpg's errors or OSError when the database cannot be reached."""
-        self.pool = await asyncpg.create_pool(
-            self._dsn, min_size=2, max_size=8, command_timeout=60, server_settings={"application_name": "nightbook web"}
-        )
+        self.pool = await open_pool(self._dsn, "nightbook web", 8)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(

@@ -17,6 +17,7 @@ from engine.notebook import Notebook
 from engine.store import asking, ownership, reading
 from engine.store.bridge import Bridge
 from engine.store.listen import listen
+from engine.store.pools import open_pool
 from engine.store.steps import BadStep, FencedStep, Pending, Projection, Step, Withdrawn, Writer
 
 __all__ = ["BadStep", "FencedStep", "Journal", "Projection", "Step"]
@@ -51,13 +52,7 @@ class Journal:
         await self._bridge.run(self._open, hint)
 
     async def _open(self, hint: Callable[[str], None]) -> None:
-        self._pool = await asyncpg.create_pool(
-            self._dsn,
-            min_size=2,
-            max_size=POOL_SIZE,
-            command_timeout=60,
-            server_settings={"application_name": "nightbook store"},
-        )
+        self._pool = await open_pool(self._dsn, "nightbook store", POOL_SIZE)
         self._writer = Writer(self._pool)
         loop = asyncio.get_running_loop()
         self._tasks = [

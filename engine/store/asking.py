@@ -14,7 +14,7 @@ from engine.frames import Draft, clean, encode
 from engine.store.reading import UnknownNotebook
 
 if TYPE_CHECKING:
-    Db = asyncpg.Pool[Any]
+    from engine.store.pools import Db
 
 
 class IdReused(Exception):

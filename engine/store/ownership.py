@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import asyncpg
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    Db = asyncpg.Pool[Any]
+    from engine.store.pools import Db
 
 ALIVE_SECONDS = 15
 BEAT_SECONDS = 5.0

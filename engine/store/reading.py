@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
-
 from engine.frames import Frame
 from engine.notebook import Notebook, fold
 from engine.snapshot import FORMAT, dump, load
 
 if TYPE_CHECKING:
-    Db = asyncpg.Pool[Any]
+    from engine.store.pools import Db
 
 
 class UnknownNotebook(Exception):
