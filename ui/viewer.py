@@ -72,9 +72,7 @@ class Window:
         """Waits for an acknowledgement, at most `timeout` seconds."""
         self._moved.clear()
         try:
-            async with asyncio.timeout(
-                timeout
-            ):  # wait_for may swallow a cancellation that comes with the event
+            async with asyncio.timeout(timeout):  # wait_for may swallow a cancellation that comes with the event
                 await self._moved.wait()
         except TimeoutError:
             return False
