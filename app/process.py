@@ -43,7 +43,8 @@ def run(settings: Settings, *, web: bool, worker: bool) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit code. Raises one-line errors for what an operator can mend."""
     began = time.monotonic()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    # Its lines name the address of each socket, and with it the page's client id, which opens it to anybody.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     sys.setswitchinterval(SWITCH_SECONDS)
     listener = _listen(settings) if web else None

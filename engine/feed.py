@@ -186,8 +186,9 @@ class Feed:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(*UNREACHABLE, asyncio.CancelledError):
-            await asyncio.wait_for(asking.show_presence(self.pool, self.web_id, []), 2)
+        with contextlib.suppress(*UNREACHABLE):
+            async with asyncio.timeout(2):
+                await asking.show_presence(self.pool, self.web_id, [])
         self.pool.terminate()
 
     def statistics(self) -> dict[str, int]:

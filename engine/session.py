@@ -245,7 +245,15 @@ class Session:
             after = preview(self.notebook, drafts)
             if awake is None:
                 awake = bool(after.runs) or after.sandbox.state in ("awake", "starting")
-            projection = Projection(after.title, after.state, after.waiting, len(after.order), after.archived, awake)
+            projection = Projection(
+                after.title,
+                after.state,
+                after.waiting,
+                len(after.order),
+                after.archived,
+                awake,
+                after.changed_at != self.notebook.changed_at,
+            )
         step = Step(self.id, self.epoch, self.notebook.seq, drafts, consumed, erase, projection)
         at = await self._journal.commit(step)
         self.notebook = fold(self.notebook, frames_from(self.notebook, drafts, at))

@@ -38,9 +38,10 @@ async def listen(
             connected()
             while not gone.is_set():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(gone.wait(), CHECK_SECONDS)
+                    async with asyncio.timeout(CHECK_SECONDS):
+                        await gone.wait()
                 if not gone.is_set():
-                    await asyncio.wait_for(connection.fetchval("SELECT 1"), 10)
+                    await connection.fetchval("SELECT 1", timeout=10)
         except UNREACHABLE:
             pass
         finally:

@@ -35,7 +35,7 @@ class BadStep(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What lists show of a notebook, and whether it needs an engine (`awake`)."""
+    """What lists show of a notebook, whether it needs an engine (`awake`), and whether people would call it changed."""
 
     title: str
     state: str
@@ -43,6 +43,7 @@ class Projection:
     cells: int
     archived: bool
     awake: bool
+    changed: bool
 
 
 @dataclass(slots=True)
@@ -65,8 +66,8 @@ class Step:
 STEP = """
 WITH wanted AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::int[],
-                         $8::int[], $9::bool[], $10::bool[])
-             AS w(id, epoch, base, k, title, state, waiting, cells, archived, awake)
+                         $8::int[], $9::bool[], $10::bool[], $11::bool[])
+             AS w(id, epoch, base, k, title, state, waiting, cells, archived, awake, changed)
 ), locked AS (
     SELECT id FROM notebook WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE
 ), moved AS (
@@ -78,14 +79,14 @@ WITH wanted AS (
         cells = coalesce(w.cells, n.cells),
         archived = coalesce(w.archived, n.archived),
         awake = coalesce(w.awake, n.awake),
-        changed_at = CASE WHEN w.k > 0 THEN now() ELSE n.changed_at END
+        changed_at = CASE WHEN w.changed THEN now() ELSE n.changed_at END
     FROM wanted w JOIN locked USING (id)
     WHERE n.id = w.id AND n.epoch = w.epoch AND n.head = w.base
     RETURNING n.id, w.base, n.head
 ), written AS (
     INSERT INTO frame (notebook_id, seq, at, kind, cell_id, run_id, by, command_id, body)
     SELECT f.id, m.base + f.i, now(), f.kind, f.cell_id, f.run_id, f.by, f.command_id, f.body::json
-    FROM unnest($11::text[], $12::int[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[])
+    FROM unnest($12::text[], $13::int[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[])
              AS f(id, i, kind, cell_id, run_id, by, command_id, body)
     JOIN moved m ON m.id = f.id
 ), used AS (
@@ -93,10 +94,10 @@ WITH wanted AS (
         consumed = true,
         body = CASE WHEN u.erase THEN NULL ELSE c.body END,
         digest = CASE WHEN u.erase THEN NULL ELSE c.digest END
-    FROM unnest($19::text[], $20::text[], $21::bool[]) AS u(id, command_id, erase) JOIN moved m ON m.id = u.id
+    FROM unnest($20::text[], $21::text[], $22::bool[]) AS u(id, command_id, erase) JOIN moved m ON m.id = u.id
     WHERE c.notebook_id = u.id AND c.id = u.command_id
 ), hint AS (
-    SELECT CASE WHEN count(*) > $22::int THEN '*' ELSE string_agg(id || ':' || head, ' ') END AS payload FROM moved
+    SELECT CASE WHEN count(*) > $23::int THEN '*' ELSE string_agg(id || ':' || head, ' ') END AS payload FROM moved
 )
 SELECT m.id, m.base, now() AS at, pg_notify('nightbook_frames', h.payload) FROM hint h, moved m
 """
@@ -104,12 +105,12 @@ SELECT m.id, m.base, now() AS at, pg_notify('nightbook_frames', h.payload) FROM 
 
 def arguments(steps: Sequence[Step]) -> list[Any]:
     """The parameters of `STEP`, column by column."""
-    columns: list[list[Any]] = [[] for _ in range(21)]
+    columns: list[list[Any]] = [[] for _ in range(22)]
     for step in steps:
         projection = step.projection
         row: tuple[Any, ...] = (step.notebook_id, step.epoch, step.base, len(step.drafts))
         if projection is None:
-            row += (None,) * 6
+            row += (None,) * 7
         else:
             row += (
                 projection.title,
@@ -118,8 +119,9 @@ def arguments(steps: Sequence[Step]) -> list[Any]:
                 projection.cells,
                 projection.archived,
                 projection.awake,
+                projection.changed,
             )
-        for column, value in zip(columns[:10], row, strict=True):
+        for column, value in zip(columns[:11], row, strict=True):
             column.append(value)
         for number, draft in enumerate(step.drafts, 1):
             fields = (
@@ -132,12 +134,12 @@ def arguments(steps: Sequence[Step]) -> list[Any]:
                 draft.command_id,
                 draft.body,
             )
-            for column, value in zip(columns[10:18], fields, strict=True):
+            for column, value in zip(columns[11:19], fields, strict=True):
                 column.append(value)
         for command_id in step.consumed:
-            columns[18].append(step.notebook_id)
-            columns[19].append(command_id)
-            columns[20].append(command_id in step.erase)
+            columns[19].append(step.notebook_id)
+            columns[20].append(command_id)
+            columns[21].append(command_id in step.erase)
     return [*columns, HINT_NOTEBOOKS]
 
 

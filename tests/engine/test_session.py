@@ -194,6 +194,22 @@ async def test_an_idle_notebook_sleeps_and_leaves_no_process(database: str, tmp_
 
 
 @pytest.mark.trio
+async def test_what_an_engine_does_for_itself_is_no_change_of_the_notebook(database: str, tmp_path: Path) -> None:
+    """The list shows when people or runs last changed something, not when a server was started again."""
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("python", "1"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "done"
+        [before] = await hand.sql("SELECT changed_at FROM notebook")
+    async with worker(database, tmp_path) as hand:
+        await hand.until(notebook_id, lambda n: n.epoch == 2)
+        assert await hand.sql("SELECT changed_at FROM notebook") == [before]
+        await hand.ask(notebook_id, "rename", title="Other")
+        await hand.until(notebook_id, lambda n: n.title == "Other")
+        assert await hand.sql("SELECT changed_at FROM notebook") != [before]
+
+
+@pytest.mark.trio
 async def test_opening_and_reading_starts_nothing(database: str, tmp_path: Path) -> None:
     async with worker(database, tmp_path, poll=0.05) as hand:
         notebook_id, _ = await hand.create(("python", "open('ran', 'w')"))

@@ -166,7 +166,7 @@ async def test_consumed_commands_and_the_projection_change_with_the_frames(pool:
     await asking.ask(pool, "a", "owner", "pw", {"id": "pw", "kind": "input", "run_id": "r", "text": "s3cret"})
     claim = await ownership.claim(pool, "a", "w")
     assert claim is not None
-    view = Projection("new title", "running", 0, 3, False, True)
+    view = Projection("new title", "running", 0, 3, False, True, True)
     await writer.commit(Step("a", claim.epoch, 1, [said("x")], ["one", "pw"], ["pw"], view))
     assert await asking.waiting(pool, "a") == []
     row = (await reading.notebooks(pool))[0]
