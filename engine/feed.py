@@ -32,6 +32,7 @@ __all__ = ["Feed", "FeedConfig", "NotebookRow", "Reset", "Subscription", "Unknow
 log = logging.getLogger(__name__)
 
 READ_FRAMES = 1000
+FRAME_BYTES = 200  # what a frame weighs at least, its text aside
 PRESENCE_SECONDS = 5.0
 
 
@@ -71,7 +72,7 @@ class _Channel:
             if frame.seq != self.notebook.seq + 1:
                 continue
             self.frames.append(frame)
-            self.bytes += len(frame.text) + 200
+            self.bytes += len(frame.text) + FRAME_BYTES
             self.notebook = apply(self.notebook, frame)
             self.recent = self.recent or frame.kind == "run"
         changed, self.changed = self.changed, asyncio.Event()
@@ -80,7 +81,7 @@ class _Channel:
     def trim(self, frames: int, size: int) -> None:
         while self.frames and (len(self.frames) > frames or self.bytes > size):
             gone = self.frames.popleft()
-            self.bytes -= len(gone.text) + 200
+            self.bytes -= len(gone.text) + FRAME_BYTES
             self.first = gone.seq
 
     def after(self, seq: int, limit_bytes: int) -> list[Frame]:
@@ -88,7 +89,7 @@ class _Channel:
         found: list[Frame] = []
         size = 0
         for frame in itertools.islice(self.frames, seq - self.first, None):
-            size += len(frame.text) + 200
+            size += len(frame.text) + FRAME_BYTES
             if found and size > limit_bytes:
                 break
             found.append(frame)
@@ -238,10 +239,11 @@ class Feed:
 
     async def read(self, notebook_id: str, after: int, limit_bytes: int) -> list[Frame]:
         """Frames from the journal, at most about `limit_bytes`, at least one when there is one."""
-        found = await reading.frames(self.pool, notebook_id, after, READ_FRAMES)
+        rows = max(50, min(limit_bytes // FRAME_BYTES, 5 * READ_FRAMES))
+        found = await reading.frames(self.pool, notebook_id, after, rows)
         size = 0
         for number, frame in enumerate(found):
-            size += len(frame.text) + 200
+            size += len(frame.text) + FRAME_BYTES
             if number and size > limit_bytes:
                 return found[:number]
         return found

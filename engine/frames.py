@@ -11,6 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -152,9 +153,23 @@ class Draft:
     command_id: str | None = None
 
 
+# Frames of one step share their time, and those of one run their ids: most lookups hit.
+@lru_cache(1024)
+def _quoted(text: str | None) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+@lru_cache(256)
+def _stamp(at: datetime) -> str:
+    return f'"{at.astimezone(UTC).isoformat(timespec="milliseconds")}"'
+
+
 @dataclass(slots=True)
 class Frame:
-    """A committed frame. `text` is the body as stored JSON; `body` decodes it once, when asked."""
+    """A committed frame, its fields in the order of the columns.
+
+    `text` is the body as stored JSON; `body` decodes it once, when asked.
+    """
 
     seq: int
     at: datetime
@@ -177,19 +192,11 @@ class Frame:
     def line(self) -> str:
         """The whole frame as one line of JSON (the shape of `FrameOut`), encoded once for all viewers."""
         if self._line is None:
-            head = json.dumps(
-                {
-                    "seq": self.seq,
-                    "at": self.at.astimezone(UTC).isoformat(timespec="milliseconds"),
-                    "kind": self.kind,
-                    "cell_id": self.cell_id,
-                    "run_id": self.run_id,
-                    "by": self.by,
-                    "command_id": self.command_id,
-                },
-                ensure_ascii=False,
+            self._line = (
+                f'{{"seq": {self.seq}, "at": {_stamp(self.at)}, "kind": {_quoted(self.kind)}, '
+                f'"cell_id": {_quoted(self.cell_id)}, "run_id": {_quoted(self.run_id)}, "by": {_quoted(self.by)}, '
+                f'"command_id": {_quoted(self.command_id)}, "body": {self.text}}}'
             )
-            self._line = f'{head[:-1]}, "body": {self.text}}}'
         return self._line
 
 

@@ -39,6 +39,7 @@ class Journal:
         self._writer: Writer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._answers: deque[tuple[trio.lowlevel.Task, datetime | Exception]] = deque()
+        self._crossing = False
 
     async def start(self, on_hint: Callable[[str], None]) -> None:
         """Connects. Raises asyncpg's errors or OSError when the database cannot be reached."""
@@ -113,10 +114,13 @@ class Journal:
     def _answer(self, task: trio.lowlevel.Task, result: datetime | Exception) -> None:
         """On the store's loop: the answers of a whole batch cross into trio with one wake-up."""
         self._answers.append((task, result))
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._deliver, idempotent=True)
+        if not self._crossing:
+            self._crossing = True
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._deliver)
 
     def _deliver(self) -> None:
+        self._crossing = False  # first: an answer that comes from now on crosses by itself
         while self._answers:
             task, result = self._answers.popleft()
             trio.lowlevel.reschedule(task, outcome.Value(result))

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.frames import Frame
 from engine.notebook import Notebook, fold
@@ -59,15 +59,9 @@ FROM notebook WHERE archived = $1 ORDER BY changed_at DESC, id LIMIT $2
 """
 
 
-def frame_of(row: Any) -> Frame:
-    return Frame(
-        row["seq"], row["at"], row["kind"], row["cell_id"], row["run_id"], row["by"], row["command_id"], row["body"]
-    )
-
-
 async def frames(pool: Db, notebook_id: str, after: int, limit: int = 1000) -> list[Frame]:
     """Frames after `after`, in order, at most `limit`."""
-    return [frame_of(row) for row in await pool.fetch(FRAMES, notebook_id, after, limit)]
+    return [Frame(*row) for row in await pool.fetch(FRAMES, notebook_id, after, limit)]
 
 
 async def frames_of_many(pool: Db, after: Sequence[tuple[str, int]], limit: int) -> dict[str, list[Frame]]:
@@ -75,7 +69,7 @@ async def frames_of_many(pool: Db, after: Sequence[tuple[str, int]], limit: int)
     found: dict[str, list[Frame]] = {}
     rows = await pool.fetch(FRAMES_OF_MANY, [key for key, _ in after], [seq for _, seq in after], limit)
     for row in rows:
-        found.setdefault(row["id"], []).append(frame_of(row))
+        found.setdefault(row[0], []).append(Frame(*row[1:]))
     return found
 
 

@@ -19,6 +19,7 @@ import asyncpg
 
 from engine.frames import Draft
 
+SECOND_STEPS = 40  # so many waiting are worth a second statement beside the one that is being committed
 BATCH_STEPS = 500
 BATCH_BYTES = 8 * 1024 * 1024
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -99,7 +100,8 @@ WITH wanted AS (
 ), hint AS (
     SELECT CASE WHEN count(*) > $23::int THEN '*' ELSE string_agg(id || ':' || head, ' ') END AS payload FROM moved
 )
-SELECT m.id, m.base, now() AS at, pg_notify('nightbook_frames', h.payload) FROM hint h, moved m
+SELECT m.id, now() AS at, (SELECT pg_notify('nightbook_frames', payload) FROM hint WHERE payload IS NOT NULL)
+FROM moved m
 """
 
 
@@ -176,6 +178,7 @@ class Writer:
         self._waiting: deque[Pending] = deque()
         self._wake = asyncio.Event()
         self._woken = False
+        self._busy = 0
         self.away = False
         self.commits = 0
 
@@ -187,13 +190,25 @@ class Writer:
             self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self) -> None:
-        """Serves for ever."""
+        """Serves for ever: one statement at a time, and a second beside it while many steps wait.
+
+        The two never touch the same notebook: an engine waits for a step's answer before it makes another.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._serve())
+            group.create_task(self._serve())
+
+    async def _serve(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             self._woken = False
-            while batch := self._take():
-                await self._batch(batch)
+            while (not self._busy or len(self._waiting) >= SECOND_STEPS) and (batch := self._take()):
+                self._busy += 1
+                try:
+                    await self._batch(batch)
+                finally:
+                    self._busy -= 1
 
     def _take(self) -> list[Pending]:
         """The steps for one statement, at most one a notebook: a second one builds on the first one's head."""

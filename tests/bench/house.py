@@ -11,6 +11,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -74,11 +75,31 @@ class House:
         drafts = [draft("output", run_id="r", cell_id="c", text=text, stream="stdout") for _ in range(frames)]
         await self.engines[notebook_id]._commit(drafts)
 
-    async def append_at(self, notebook_id: str, per_second: float, seconds: float, start: float) -> None:
-        """Appends the time (ns) as text at a steady rate, from trio time `start` on."""
-        for number in range(int(per_second * seconds)):
-            await trio.sleep_until(start + number / per_second)
-            await self.append(notebook_id, str(time.time_ns()))
+    async def append_steadily(self, ids: list[str], per_second: float, seconds: float) -> None:
+        """Each notebook appends the time (ns) as text at a steady rate, one after the other within a period.
+
+        One clock wakes all engines, as sandboxes would by their records: a timer each would be what is measured.
+        """
+        due: dict[str, deque[int]] = {notebook_id: deque() for notebook_id in ids}
+        waiting: dict[str, trio.Event] = {notebook_id: trio.Event() for notebook_id in ids}
+        frames = int(per_second * seconds)
+
+        async def engine(notebook_id: str) -> None:
+            for _ in range(frames):
+                if not due[notebook_id]:
+                    waiting[notebook_id] = trio.Event()
+                    await waiting[notebook_id].wait()
+                await self.append(notebook_id, str(due[notebook_id].popleft()))
+
+        async with trio.open_nursery() as nursery:
+            for notebook_id in ids:
+                nursery.start_soon(engine, notebook_id)
+            start = trio.current_time() + 0.2
+            for number in range(frames * len(ids)):
+                await trio.sleep_until(start + number / per_second / len(ids))
+                notebook_id = ids[number % len(ids)]
+                due[notebook_id].append(time.time_ns())
+                waiting[notebook_id].set()
 
 
 @contextlib.asynccontextmanager

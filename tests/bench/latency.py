@@ -62,10 +62,7 @@ async def steady(
     async with trio.open_nursery() as nursery:
         await nursery.start(watch)
         await trio.sleep(0.5)  # the readers connect
-        start = trio.current_time() + 0.2
-        for number, notebook_id in enumerate(ids):
-            spread = number / engines / per_second
-            nursery.start_soon(house.append_at, notebook_id, per_second, seconds, start + spread)
+        await house.append_steadily(ids, per_second, seconds)
     delays: list[float] = result["delays"]
     return delays
 
