@@ -53,10 +53,13 @@ class Notebook(SQLModel, table=True):
 
 
 class Frame(SQLModel, table=True):
-    """The journal. Append-only; `seq` counts from 1 in a notebook, without gaps."""
+    """The journal. Append-only; `seq` counts from 1 in a notebook, without gaps.
+
+    Without a foreign key: rows are only inserted by joining the notebook row that gave them their numbers.
+    """
 
     __tablename__ = "frame"
-    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    notebook_id: str = Field(sa_column=Column(String(32), primary_key=True))
     seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     at: datetime = Field(sa_column=_time(default=False))
     kind: str = Field(sa_column=Column(Text, nullable=False))

@@ -21,9 +21,9 @@ LINE = "a line of output, as programs print them\n"
 FRAMES = 5  # a step
 
 
-async def journal(house: House) -> float:
+async def journal(house: House, first: int) -> float:
     """Frames a second that the journal commits for `ENGINES` engines, each with one step at a time."""
-    ids = await house.wake(ENGINES, 50000)
+    ids = await house.wake(ENGINES, first)
     drafts = [draft("output", run_id="r", cell_id="c", text=LINE, stream="stdout") for _ in range(FRAMES)]
 
     async def engine(notebook_id: str) -> None:
@@ -57,6 +57,7 @@ async def raw(dsn: str) -> float:
 
     async def run() -> float:
         connection = await asyncpg.connect(dsn)
+        await connection.execute("DROP TABLE IF EXISTS raw_frame")
         await connection.execute("CREATE TABLE raw_frame (LIKE frame INCLUDING ALL)")
         body = draft("output", run_id="r", cell_id="c", text=LINE, stream="stdout").body
         at = datetime.now(UTC)
@@ -77,8 +78,10 @@ async def raw(dsn: str) -> float:
 
 async def figures(house: House, dsn: str) -> list[Figure]:
     name = "asyncpg executemany, same rows"
-    bare = await raw(dsn)
+    # In turn, as the machine's speed drifts; the pair with the middle ratio is told.
+    pairs = [(await journal(house, 50000 + 1000 * turn), await raw(dsn)) for turn in range(5)]
+    ours, bare = sorted(pairs, key=lambda pair: pair[0] / pair[1])[2]
     return [
-        Figure("journal with 100 engines", await journal(house), "frames/s", ">= raw / 2", bare, name),
+        Figure("journal with 100 engines", ours, "frames/s", ">= raw / 2", bare, name),
         Figure("100 whole engines: frames made, stored, folded", await engines(house), "frames/s", "", bare, name),
     ]

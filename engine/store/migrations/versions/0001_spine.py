@@ -21,8 +21,10 @@ CREATE TABLE notebook (
     changed_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 70);
 
+-- No foreign key: frames are only ever inserted by joining the notebook row that gave them their numbers, and
+-- checking each row again would cost a third of a step.
 CREATE TABLE frame (
-    notebook_id varchar(32) NOT NULL REFERENCES notebook (id),
+    notebook_id varchar(32) NOT NULL,
     seq bigint NOT NULL,
     at timestamptz NOT NULL,
     kind text NOT NULL,
