@@ -285,7 +285,7 @@ class Shim:
         now = time.monotonic()
         if self.peers:
             self._alone_since = self._busy_since = now
-        elif self._runs:
+        elif self._runs or self.spool.acked < self.spool.last:  # what no engine has stored yet must not go, either
             self._alone_since = now
             if now - self._busy_since > LONGEST_RUN_SECONDS:
                 self._shut_down()
