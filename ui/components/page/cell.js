@@ -6,6 +6,7 @@ import { markdown } from "./markdown.js";
 import { duration, size, took } from "./words.js";
 
 const ACTIVE = ["queued", "running", "waiting", "cancelling"];
+const DOUBLE = 400; // milliseconds after "run" in which the same button, "stop" by then, is the rest of a double click
 const NAMES = { python: "Python", shell: "Shell", markdown: "Text" };
 
 export default {
@@ -111,6 +112,7 @@ export default {
   },
   created() {
     this.follow = true;
+    this.ranAt = -Infinity;
   },
   mounted() {
     this.$refs.out.append(this.cell.output.root);
@@ -185,9 +187,14 @@ export default {
         this.$el.querySelector("button")?.focus();
       }
     },
-    pressed(event) {
-      if (!this.active) this.page.run(this.cell);
-      else if (event.detail < 2) this.page.stop(this.cell); // not the second half of a double click on "run"
+    pressed() {
+      const now = performance.now();
+      if (!this.active) {
+        this.page.run(this.cell);
+        this.ranAt = now;
+      } else if (now - this.ranAt > DOUBLE) {
+        this.page.stop(this.cell);
+      }
     },
     answer() {
       this.page.input(this.cell, this.text);
