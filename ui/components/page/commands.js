@@ -2,7 +2,17 @@
 // answered: nothing here depends on the page's socket. What is not answered survives a reload of the tab.
 
 const PATIENCE = 8000; // milliseconds before a request counts as lost on the way
-const PAUSES = [250, 500, 1000, 2000];
+const PAUSES = [250, 250, 250, 250, 250, 250, 500, 1000, 2000];
+
+// After a link was cut without a word, the browser goes on to use the connections it kept open, six at most, and each
+// swallows one request. So the first attempts are given up soon; after them a slow network is the likelier reason.
+const POOL = 6;
+const HASTE = 1200; // milliseconds
+const SLOW = 8; // bytes a millisecond that even a bad network manages
+
+function patience(command, failures) {
+  return (failures < POOL ? HASTE : PATIENCE) + JSON.stringify(command).length / SLOW;
+}
 
 export function freshId() {
   if (crypto.randomUUID) return crypto.randomUUID();
@@ -11,8 +21,8 @@ export function freshId() {
 }
 
 // Resolves to the decoded answer; rejects with {detail, status} when the server says no, {detail, status: 0} when lost.
-export async function call(path, body, control = new AbortController()) {
-  const timer = setTimeout(() => control.abort(), PATIENCE);
+export async function call(path, body, control = new AbortController(), limit = PATIENCE) {
+  const timer = setTimeout(() => control.abort(), limit);
   let response;
   try {
     response = await fetch(path, {
@@ -64,6 +74,7 @@ export class Commands {
 
   // The link is back: do not sit out the pause, nor a request that went down with the link.
   kick() {
+    this.failures = 0;
     this.wake?.();
     if (this.control && performance.now() - this.askedAt > 1000) this.control.abort();
   }
@@ -76,7 +87,7 @@ export class Commands {
       try {
         this.control = new AbortController();
         this.askedAt = performance.now();
-        await call(this.path, command, this.control);
+        await call(this.path, command, this.control, patience(command, this.failures));
         this.failures = 0;
       } catch (problem) {
         if (problem.status === 0 || problem.status >= 500 || problem.status === 429) {
