@@ -84,14 +84,18 @@ def test_twenty_cuts_in_a_row(api: Api, visit: Callable[..., Visitor], proxy: Pr
 
 
 def test_what_is_asked_for_without_a_link_is_done_once_when_it_is_back(
-    api: Api, visit: Callable[..., Visitor], proxy: Proxy
+    api: Api, visit: Callable[..., Visitor], proxy: Proxy, figures: Figures
 ) -> None:
+    """Though the browser keeps up to six connections that the cut has killed, and tries each of them first."""
     notebook = api.notebook(("python", counting(5, 0)))
     page = visit(origin=proxy.url).open(notebook)
     proxy.cut()
     page.run(notebook.cells[0])
     pass_time(CUT / 2, "the command is lost on its way")
     proxy.restore()
+    began = time.monotonic()
+    page.wait_done(notebook.cells[0], seconds=60)
+    figures.at_most("link back: a command lost with it is done", time.monotonic() - began, 10.0)
     assert_whole(page, notebook, 5)
     assert [frame["body"]["event"] for frame in notebook.runs()][:3] == ["queued", "started", "ended"]
 
