@@ -136,6 +136,8 @@ class Session:
         self._sandbox = sandbox
         assert self._nursery is not None
         self._nursery.start_soon(self._read, sandbox)
+        if (upto := self.notebook.cursor.get(sandbox.id)) is not None:
+            self._request("ack", upto)  # the one before may have died between its commit and this
         drafts = [
             draft(
                 "session",
