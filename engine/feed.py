@@ -31,8 +31,6 @@ __all__ = ["Feed", "FeedConfig", "NotebookRow", "Reset", "Subscription", "Unknow
 
 log = logging.getLogger(__name__)
 
-READ_FRAMES = 1000
-FRAME_BYTES = 200  # what a frame weighs at least, its text aside
 PRESENCE_SECONDS = 5.0
 
 
@@ -72,7 +70,7 @@ class _Channel:
             if frame.seq != self.notebook.seq + 1:
                 continue
             self.frames.append(frame)
-            self.bytes += len(frame.text) + FRAME_BYTES
+            self.bytes += len(frame.text) + reading.FRAME_BYTES
             self.notebook = apply(self.notebook, frame)
             self.recent = self.recent or frame.kind == "run"
         changed, self.changed = self.changed, asyncio.Event()
@@ -81,7 +79,7 @@ class _Channel:
     def trim(self, frames: int, size: int) -> None:
         while self.frames and (len(self.frames) > frames or self.bytes > size):
             gone = self.frames.popleft()
-            self.bytes -= len(gone.text) + FRAME_BYTES
+            self.bytes -= len(gone.text) + reading.FRAME_BYTES
             self.first = gone.seq
 
     def after(self, seq: int, limit_bytes: int) -> list[Frame]:
@@ -89,7 +87,7 @@ class _Channel:
         found: list[Frame] = []
         size = 0
         for frame in itertools.islice(self.frames, seq - self.first, None):
-            size += len(frame.text) + FRAME_BYTES
+            size += len(frame.text) + reading.FRAME_BYTES
             if found and size > limit_bytes:
                 break
             found.append(frame)
@@ -239,14 +237,7 @@ class Feed:
 
     async def read(self, notebook_id: str, after: int, limit_bytes: int) -> list[Frame]:
         """Frames from the journal, at most about `limit_bytes`, at least one when there is one."""
-        rows = max(50, min(limit_bytes // FRAME_BYTES, 5 * READ_FRAMES))
-        found = await reading.frames(self.pool, notebook_id, after, rows)
-        size = 0
-        for number, frame in enumerate(found):
-            size += len(frame.text) + FRAME_BYTES
-            if number and size > limit_bytes:
-                return found[:number]
-        return found
+        return await reading.frames(self.pool, notebook_id, after, size=limit_bytes)
 
     # The list of notebooks
 
@@ -310,7 +301,7 @@ class Feed:
             if not wanted:
                 continue
             try:
-                found = await reading.frames_of_many(self.pool, wanted, READ_FRAMES)
+                found = await reading.frames_of_many(self.pool, wanted)
             except UNREACHABLE as error:
                 log.warning("database away: %s", error)
                 self._dirty = {**dirty, **self._dirty}
@@ -323,7 +314,7 @@ class Feed:
                     continue
                 channel.push(frames)
                 channel.trim(self._config.frames, self._config.bytes)
-                if len(frames) == READ_FRAMES:
+                if channel.notebook.seq < channel.wanted:  # there is more than one read gave
                     self._dirty[notebook_id] = channel.wanted
                     self._wake.set()
 

@@ -39,18 +39,31 @@ class NotebookRow:
     changed_seconds: float
 
 
-FRAMES = """
-SELECT seq, at, kind, cell_id, run_id, by, command_id, body FROM frame
-WHERE notebook_id = $1 AND seq > $2 ORDER BY seq LIMIT $3
-"""
+READ_FRAMES = 5000
+READ_BYTES = 4 * 1024 * 1024
+FRAME_BYTES = 200  # what a frame weighs besides its body
+
+
+def _bounded(notebook: str, after: str, rows: str, size: str) -> str:
+    """Frames of `notebook` after `after`, in order: at most `rows`, and no more than the one that reaches `size` bytes.
+
+    Bounded in the database, so that a reader never holds more than it asked for.
+    """
+    return f"""
+    SELECT seq, at, kind, cell_id, run_id, by, command_id, body FROM (
+        SELECT *, sum(octet_length(body::text) + {FRAME_BYTES}) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) AS total
+        FROM (SELECT * FROM frame WHERE notebook_id = {notebook} AND seq > {after} ORDER BY seq LIMIT {rows}) AS next
+    ) AS weighed
+    WHERE total - octet_length(body::text) - {FRAME_BYTES} < {size} ORDER BY seq
+    """
+
+
+FRAMES = _bounded("$1", "$2", "$3", "$4")
 
 # Each notebook gets its own index range; one round trip serves all that changed.
-FRAMES_OF_MANY = """
-SELECT w.id, f.seq, f.at, f.kind, f.cell_id, f.run_id, f.by, f.command_id, f.body
-FROM unnest($1::text[], $2::bigint[]) AS w(id, after)
-CROSS JOIN LATERAL (
-    SELECT * FROM frame WHERE notebook_id = w.id AND seq > w.after ORDER BY seq LIMIT $3
-) f
+FRAMES_OF_MANY = f"""
+SELECT w.id, f.* FROM unnest($1::text[], $2::bigint[]) AS w(id, after)
+CROSS JOIN LATERAL ({_bounded("w.id", "w.after", "$3", "$4")}) AS f
 """
 
 LIST = """
@@ -59,16 +72,18 @@ FROM notebook WHERE archived = $1 ORDER BY changed_at DESC, id LIMIT $2
 """
 
 
-async def frames(pool: Db, notebook_id: str, after: int, limit: int = 1000) -> list[Frame]:
-    """Frames after `after`, in order, at most `limit`."""
-    return [Frame(*row) for row in await pool.fetch(FRAMES, notebook_id, after, limit)]
+async def frames(
+    pool: Db, notebook_id: str, after: int, limit: int = READ_FRAMES, size: int = READ_BYTES
+) -> list[Frame]:
+    """Frames after `after`, in order: at most `limit`, about `size` bytes, at least one when there is one."""
+    return [Frame(*row) for row in await pool.fetch(FRAMES, notebook_id, after, limit, size)]
 
 
-async def frames_of_many(pool: Db, after: Sequence[tuple[str, int]], limit: int) -> dict[str, list[Frame]]:
-    """For each (notebook, after): its next frames, at most `limit` each."""
+async def frames_of_many(pool: Db, after: Sequence[tuple[str, int]]) -> dict[str, list[Frame]]:
+    """For each (notebook, after): its next frames, as `frames` would give them."""
     found: dict[str, list[Frame]] = {}
-    rows = await pool.fetch(FRAMES_OF_MANY, [key for key, _ in after], [seq for _, seq in after], limit)
-    for row in rows:
+    ids, seqs = [key for key, _ in after], [seq for _, seq in after]
+    for row in await pool.fetch(FRAMES_OF_MANY, ids, seqs, READ_FRAMES, READ_BYTES):
         found.setdefault(row[0], []).append(Frame(*row[1:]))
     return found
 

@@ -9,8 +9,10 @@ import time
 from typing import Any
 
 import asyncpg
+import httpx
 import trio
 
+from engine.session import SNAPSHOT_FRAMES
 from tests.bench.house import TOKEN, House
 from tests.bench.report import Figure, percentile
 
@@ -111,6 +113,26 @@ async def replay(house: House, frames: int = 5000) -> float:
     return percentile(took, 0.5)
 
 
+async def opened(house: House, frames: int = 100_000) -> float:
+    """How long (ms) a reader waits for the folded notebook behind `frames` frames that nobody watches."""
+    [notebook_id] = await house.wake(1, 91000)
+    session = house.engines[notebook_id]
+    for _ in range(frames // 500):
+        await house.append(notebook_id, "a line of output, as programs print them\n", 500)
+        if session.notebook.seq - session._snapshot_seq >= SNAPSHOT_FRAMES:
+            await session._snapshot()
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(headers=headers) as reader:
+        began = time.perf_counter()
+        answer = await reader.get(
+            f"http://127.0.0.1:{house.port}/api/v1/notebooks/{notebook_id}",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+        )
+        took = (time.perf_counter() - began) * 1000
+    assert answer.json()["seq"] == FIRST + frames
+    return took
+
+
 async def raw_select(dsn: str, notebook_id: str = "bench90000") -> float:
     """The bare part of a replay: the same rows fetched by asyncpg (ms)."""
     import asyncio
@@ -135,6 +157,7 @@ async def figures(house: House, dsn: str) -> list[Figure]:
     many = await steady(house, 1000, 100, 2, 10, 1000)
     replayed = await replay(house)
     raw_rows = await raw_select(dsn)
+    first = await opened(house)
     name = "insert, notify, select"
     return [
         Figure(
@@ -155,4 +178,5 @@ async def figures(house: House, dsn: str) -> list[Figure]:
             name,
         ),
         Figure("5,000-frame replay to an SSE client", replayed, "ms", "<= 50", raw_rows, "asyncpg fetch of the rows"),
+        Figure("a notebook of 100,000 frames read for the first time", first, "ms"),
     ]

@@ -231,7 +231,7 @@ async def test_the_hot_statements_use_their_indexes(pool: Any) -> None:
     )
     await pool.execute("ANALYZE")
     for statement in (
-        reading.FRAMES.replace("$1", "'n7'").replace("$2", "40").replace("$3", "100"),
+        reading.FRAMES.replace("$1", "'n7'").replace("$2", "40").replace("$3", "100").replace("$4", "100000"),
         "SELECT id, by, body FROM command WHERE notebook_id = 'n7' AND NOT consumed ORDER BY ord LIMIT 200",
     ):
         plan = "\n".join(row[0] for row in await pool.fetch(f"EXPLAIN {statement}"))
