@@ -6,7 +6,7 @@ import { markdown } from "./markdown.js";
 import { duration, size, took } from "./words.js";
 
 const ACTIVE = ["queued", "running", "waiting", "cancelling"];
-const DOUBLE = 400; // milliseconds after "run" in which the same button, "stop" by then, is the rest of a double click
+const DOUBLE = 400; // milliseconds after "run" in which a second click of the same button, "stop" by then, was meant for "run"
 const NAMES = { python: "Python", shell: "Shell", markdown: "Text" };
 
 export default {
@@ -187,12 +187,12 @@ export default {
         this.$el.querySelector("button")?.focus();
       }
     },
-    pressed() {
+    pressed(event) {
       const now = performance.now();
       if (!this.active) {
         this.page.run(this.cell);
         this.ranAt = now;
-      } else if (now - this.ranAt > DOUBLE) {
+      } else if (event.detail < 2 || now - this.ranAt > DOUBLE) {
         this.page.stop(this.cell);
       }
     },
