@@ -8,14 +8,13 @@ import os
 
 SOAK = os.environ.get("NIGHTBOOK_SOAK") == "1"
 
-LINES, PAUSE = (400, 0.05) if SOAK else (200, 0.02)  # of the cell that counts
-AWAY = 8.0 if SOAK else 2.0  # with the tab closed
-LONG_AWAY = 75.0 if SOAK else 8.0  # with nobody there
+LINES, PAUSE = (400, 0.05) if SOAK else (150, 0.02)  # of the cell that counts
+AWAY = 8.0 if SOAK else 1.5  # with the tab closed
+LONG_AWAY = 75.0 if SOAK else 6.0  # with nobody there
 CUT = 5.0  # without a network
 DEAD = 5.0 if SOAK else 2.0  # without a server
 KILL_LINES, KILL_PAUSE = (400, 0.05) if SOAK else (400, 0.02)
-KILLS = 5 if SOAK else 2
-CUTS = 20 if SOAK else 8
+CUTS = 20 if SOAK else 6
 IDLE_LIMIT, SILENCE = (5.0, 20.0) if SOAK else (3.0, 8.0)
 MEGABYTES = 200 if SOAK else 60
 VISITS = 100 if SOAK else 15

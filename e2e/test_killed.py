@@ -7,7 +7,7 @@ import pytest
 from e2e.api import Api, Notebook
 from e2e.cells import LOG, ONCE, asking, counted, counting
 from e2e.pages import NotebookPage, Visitor
-from e2e.scale import DEAD, KILL_LINES, KILL_PAUSE, KILLS
+from e2e.scale import DEAD, KILL_LINES, KILL_PAUSE
 from e2e.server import Server
 from e2e.waiting import pass_time, until
 
@@ -89,10 +89,11 @@ def test_it_ends_while_the_server_is_dead(api: Api, visitor: Visitor, server: Se
     assert notebook.file(LOG) == ONCE
 
 
+@pytest.mark.soak("the kills above show each case once")
 def test_killed_again_and_again(api: Api, visitor: Visitor, server: Server) -> None:
     notebook = api.notebook(("python", counting(KILL_LINES, KILL_PAUSE)))
     page = run_to_line_100(visitor, notebook)
-    for _ in range(KILLS):
+    for _ in range(5):
         server.kill()
         server.start()
     assert_whole(page, notebook)

@@ -65,7 +65,7 @@ def test_the_link_is_gone_for_five_seconds(
 
 
 def test_twenty_cuts_in_a_row(api: Api, visit: Callable[..., Visitor], proxy: Proxy, figures: Figures) -> None:
-    notebook = api.notebook(("python", counting(800, 0.04)))
+    notebook = api.notebook(("python", counting(60 * CUTS, 0.04)))
     page = visit(origin=proxy.url).open(notebook)
     page.run(notebook.cells[0])
     page.wait_text(notebook.cells[0], "line 00010")
@@ -79,7 +79,7 @@ def test_twenty_cuts_in_a_row(api: Api, visit: Callable[..., Visitor], proxy: Pr
         shown = page.lines(notebook.cells[0])
         assert shown == counted(len(shown))
     figures.at_most("twenty cuts: slowest to catch up", max(took), 5.0)
-    assert_whole(page, notebook, 800)
+    assert_whole(page, notebook, 60 * CUTS)
     assert same(), "the page was reloaded"
 
 
@@ -115,6 +115,7 @@ def test_a_proxy_that_ends_idle_connections_and_a_silent_cell(
     assert same(), "the page was reloaded"
 
 
+@pytest.mark.soak("takes the time that a thin link takes")
 def test_a_thin_link_delays_and_loses_nothing(api: Api, visit: Callable[..., Visitor], proxy: Proxy) -> None:
     notebook = api.notebook(("python", counting(2000, 0.001)))
     page = visit(origin=proxy.url).open(notebook)
