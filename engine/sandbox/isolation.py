@@ -6,8 +6,10 @@ shim uses it too.
 """
 
 import os
+import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,7 +87,10 @@ class Place(NamedTuple):
             "--clearenv", "--die-with-parent", "--info-fd", str(info_fd),
         ]  # fmt: skip
         # /tmp and /run first: the Python environment may live below them.
-        command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--bind", self.temporary, "/tmp"]
+        command += ["--proc", "/proc"]
+        for path in host_settings():
+            command += ["--ro-bind-try", path, path]
+        command += ["--dev", "/dev", "--tmpfs", "/run", "--bind", self.temporary, "/tmp"]
         command += ["--ro-bind", "/usr", "/usr"]
         for name in _SYSTEM:
             path = f"/{name}"
@@ -108,6 +113,23 @@ class Place(NamedTuple):
         for name, value in self.environment().items():
             command += ["--setenv", name, value]
         return [*command, "--", *program]
+
+
+def host_settings(proc: str = "/proc") -> list[str]:
+    """What in /proc belongs to the machine and not to a process, and could be written: sysctls and their like.
+
+    User 0 of the machine may write them without any capability, inside a user namespace too: `core_pattern` alone
+    would be a way out. All of /proc cannot be read-only, a process has files of its own there.
+    """
+    found = []
+    for name in sorted(os.listdir(proc)):
+        path = f"{proc}/{name}"
+        if not name.isdecimal() and not os.path.islink(path):
+            with suppress(OSError):
+                mode = os.stat(path).st_mode
+                if stat.S_ISDIR(mode) or mode & 0o222:
+                    found.append(path)
+    return found
 
 
 def shell() -> str:

@@ -35,6 +35,8 @@ for root in glob.glob('/proc/[0-9]*/root/etc/shadow') + glob.glob('/proc/[0-9]*/
     reached.append(root)
 for command in ('mount -o remount,rw /usr', 'unshare -Urm mount -o remount,rw /usr', 'umount -l /usr',
                 'mount -t tmpfs none /mnt', 'touch /usr/written', 'chroot / true', 'mknod /tmp/disk b 254 0',
+                'unshare -Urm mount -o remount,rw /proc/sys', 'unshare -Urm umount -l /proc/sys',
+                'unshare -Urm mount --bind /proc /mnt', 'unshare -Urmpf mount -t proc proc /tmp',
                 'unshare -Urm sh -c "umount -l /workspace && ls /workspace/../sandboxes"'):
     if subprocess.run(command, shell=True, capture_output=True).returncode == 0: reached.append(command)
 for prefix in {prefixes!r}:
@@ -84,6 +86,42 @@ async def test_under_bubblewrap_nothing_of_the_server_can_be_reached(
         "import ssl, socket, getpass, tempfile, multiprocessing as m\n"
         "print(socket.getaddrinfo('localhost', 80)[0][0].name, getpass.getuser(), m.Value('i', 3).value)",
     )
+    assert ended["status"] == "done", text
+
+
+# Run inside: what of the machine opens for writing. Nothing is written.
+WRITABLE = """
+import os
+opened = []
+def visit(folder):
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_symlink() or folder == '/proc' and entry.name.isdecimal(): continue
+        if entry.is_dir():
+            try: visit(entry.path)
+            except OSError: pass
+            continue
+        try: os.close(os.open(entry.path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY))
+        except OSError: continue
+        opened.append(entry.path)
+for folder in ('/proc', '/sys', '/dev'):
+    if os.path.isdir(folder): visit(folder)
+names = 'console', 'full', 'null', 'ptmx', 'random', 'tty', 'urandom', 'zero'  # console is the shell cell's terminal
+devices = ['/dev/' + name for name in names]
+print('opened:', [path for path in opened if path not in devices and not path.startswith('/dev/pts/')])
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.trio
+async def test_under_bubblewrap_no_setting_of_the_machine_opens_for_writing(open_sandbox: Any) -> None:
+    notebook = await open_sandbox("bubblewrap")
+    assert (await notebook.run("python", WRITABLE))[1] == "opened: []\n"
+    await notebook.run("python", f"open('writable.py', 'w').write({WRITABLE!r})")
+    assert (await notebook.run("shell", "python writable.py"))[1] == "opened: []\r\n"
+    ended, text = await notebook.run("shell", ": >> /proc/sys/kernel/core_pattern")
+    assert ended["status"] == "error", text
+    # What belongs to a process stays its own, and settings can be read.
+    ended, text = await notebook.run("shell", "echo 600 > /proc/self/oom_score_adj && cat /proc/sys/kernel/pid_max")
     assert ended["status"] == "done", text
 
 
