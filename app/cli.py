@@ -149,6 +149,10 @@ def stop(
             typer.echo(f"Nothing runs on {data}.")
         if left:
             raise typer.Exit(1)
+        from engine.store.embedded import stop_unused
+
+        if stop_unused(data):
+            typer.echo("PostgreSQL stopped, which a killed server had left behind.")
 
 
 def _run(*, web: bool, worker: bool) -> None:

@@ -50,20 +50,24 @@ def run(settings: Settings, *, web: bool, worker: bool) -> int:
     listener = _listen(settings) if web else None
     if web:  # its imports take a second, while the database starts in processes of its own
         threading.Thread(target=importlib.import_module, args=("app.web",), daemon=True).start()
-    own = embedded.start(settings.data) if settings.database_url is None else None
+    role = "serve" if web and worker else "web" if web else "worker"
+    port = None if listener is None else listener.getsockname()[1]
+    said = ProcessFile(settings.data, role, None if port is None else f"http://{_loopback(settings.host)}:{port}")
+    own: embedded.Embedded | None = None
     try:
+        own = embedded.start(settings.data) if settings.database_url is None else None
         dsn = own.dsn if own is not None else settings.database_url.get_secret_value() if settings.database_url else ""
         try:
             asyncio.run(schema.migrate(dsn))
         except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise unavailable(dsn, error) from error
-        role = "serve" if web and worker else "web" if web else "worker"
-        return trio.run(_main, settings, dsn, listener, worker, role, began)
+        return trio.run(_main, settings, dsn, listener, worker, began)
     finally:
         if listener is not None:
             listener.close()
         if own is not None:
             own.release()
+        said.close()  # last: who waits for it may remove the data folder next
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -101,9 +105,7 @@ def sandbox_config(settings: Settings) -> SandboxConfig:
     )
 
 
-async def _main(
-    settings: Settings, dsn: str, listener: socket.socket | None, worker: bool, role: str, began: float
-) -> int:
+async def _main(settings: Settings, dsn: str, listener: socket.socket | None, worker: bool, began: float) -> int:
     journal = supervisor = None
     if worker:
         journal = Journal(dsn)
@@ -125,14 +127,13 @@ async def _main(
                 await supervisor.ready.wait()
             try:
                 if listener is None:
-                    with ProcessFile(settings.data, role):
-                        print(
-                            f"Nightbook worker is ready ({time.monotonic() - began:.1f} s). Stop it with Ctrl-C.",
-                            flush=True,
-                        )
-                        await trio.sleep_forever()
+                    print(
+                        f"Nightbook worker is ready ({time.monotonic() - began:.1f} s). Stop it with Ctrl-C.",
+                        flush=True,
+                    )
+                    await trio.sleep_forever()
                 else:
-                    code = await _serve_web(settings, dsn, listener, supervisor, role, began)
+                    code = await _serve_web(settings, dsn, listener, supervisor, began)
                     nursery.cancel_scope.cancel()
             finally:
                 if journal is not None:
@@ -153,7 +154,7 @@ async def _leave_on(signals: AsyncIterator[int], scope: trio.CancelScope) -> Non
 
 
 async def _serve_web(
-    settings: Settings, dsn: str, listener: socket.socket, supervisor: Supervisor | None, role: str, began: float
+    settings: Settings, dsn: str, listener: socket.socket, supervisor: Supervisor | None, began: float
 ) -> int:
     """Runs the web thread until it ends or this task is cancelled. Returns 1 when it died."""
     # Imported only where pages are served: NiceGUI takes a second and 60 MiB.
@@ -179,11 +180,9 @@ async def _serve_web(
     thread.start()
     try:
         await _until(lambda: thread.started or over.is_set())
-        url = _url(settings, port)
-        with ProcessFile(settings.data, role, f"http://{_loopback(settings.host)}:{port}"):
-            if not over.is_set():
-                _greet(url, token, settings, time.monotonic() - began)
-            await over.wait()
+        if not over.is_set():
+            _greet(_url(settings, port), token, settings, time.monotonic() - began)
+        await over.wait()
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(thread.stop)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, StringConstraints, ValidationError
 
 from engine.frames import CellKind
 
@@ -16,7 +16,7 @@ TITLE_LIMIT = 300  # characters
 INPUT_LIMIT = 64 * 1024  # characters
 
 Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")]
-Title = Annotated[str, Field(min_length=1, max_length=TITLE_LIMIT)]
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=TITLE_LIMIT)]
 
 
 class CommandBase(BaseModel):

@@ -155,11 +155,15 @@ class Session:
 
     def _lost(self, reason: str) -> list[Draft]:
         state = "asleep" if not self.notebook.runs else "lost"
-        drafts = [draft("session", event="sandbox", state=state, kernel="none", reason=reason)]
+        drafts = [draft("session", event="sandbox", state=state, kernel=self._kernel_left(), reason=reason)]
         for run in self.notebook.runs.values():
             if run.state in decide.ACTIVE:
                 drafts += self._ended_lost(run, reason)
         return drafts
+
+    def _kernel_left(self) -> str:
+        """What a sandbox that is gone leaves of its kernel: variables that are gone, where there were any."""
+        return "none" if self.notebook.sandbox.kernel == "none" else "gone"
 
     def _ended_lost(self, run: Run, reason: str) -> list[Draft]:
         status = "cancelled" if run.state == "cancelling" else "error"
@@ -217,7 +221,9 @@ class Session:
             with trio.move_on_after(REQUEST_SECONDS):
                 await sandbox.shutdown()
             await sandbox.aclose()
-            await self._commit([draft("session", event="sandbox", state="asleep", kernel="none", reason="idle")])
+            await self._commit(
+                [draft("session", event="sandbox", state="asleep", kernel=self._kernel_left(), reason="idle")]
+            )
         await self._commit([draft("session", event="slept")], awake=False)
         if self.notebook.seq - self._snapshot_seq >= SNAPSHOT_FRAMES // 10:
             await self._snapshot()

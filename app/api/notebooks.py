@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.problems import RESPONSES
@@ -184,6 +184,16 @@ def router(feed: Feed) -> APIRouter:
             media_type="text/event-stream",
             headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
         )
+
+    @routes.get(
+        "/{notebook_id}/runs/{run_id}/output",
+        summary="Read all that is stored of what a run printed",
+        response_class=PlainTextResponse,
+    )
+    async def output(notebook_id: str, run_id: str) -> StreamingResponse:
+        await reading.head(feed.pool, notebook_id)  # 404 for an unknown one
+        text = reading.output_of_run(feed.pool, notebook_id, run_id)
+        return StreamingResponse(text, media_type="text/plain; charset=utf-8")
 
     return routes
 

@@ -26,6 +26,7 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 class Problem(BaseModel):
     """The body of every error (RFC 9457)."""
 
+    type: str = "about:blank"
     title: str
     status: int
     detail: str
@@ -46,7 +47,12 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def problem(status: int, detail: str, errors: list[dict[str, Any]] | None = None) -> JSONResponse:
     """An error response."""
-    body: dict[str, Any] = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
     if errors:
         body["errors"] = errors
     return JSONResponse(body, status, media_type="application/problem+json")

@@ -84,6 +84,20 @@ def start(data: Path) -> "Embedded":
     return embedded
 
 
+def stop_unused(data: Path) -> bool:
+    """Stop the PostgreSQL that processes which were killed left running on `data`; tell whether there was one.
+
+    One that somebody uses is left alone. Blocks while it stops, at most about a minute.
+    """
+    embedded = Embedded(data)
+    if not embedded._runs():
+        return False
+    with embedded._one_at_a_time():
+        embedded._in_use = os.open(embedded._home / "in-use.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    embedded.release()
+    return not embedded._runs()
+
+
 class Embedded:
     """One user's handle on the server of a data folder; got from `start`, given back with `release`."""
 
@@ -118,6 +132,10 @@ class Embedded:
                 self._stop()
             finally:
                 os.close(fd)
+
+    def _runs(self) -> bool:
+        pid = _first_line_number(self._cluster / "postmaster.pid")
+        return pid is not None and _is_server(pid, self._cluster)
 
     def _address(self, database: str) -> str:
         return f"postgresql://{_USER}:{self._password}@/{database}?host={quote(str(self._socket))}&port={_PORT}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -77,6 +77,30 @@ async def frames(
 ) -> list[Frame]:
     """Frames after `after`, in order: at most `limit`, about `size` bytes, at least one when there is one."""
     return [Frame(*row) for row in await pool.fetch(FRAMES, notebook_id, after, limit, size)]
+
+
+RUN_STARTED = """
+SELECT seq FROM frame
+WHERE notebook_id = $1 AND kind = 'run' AND run_id = $2 AND body->>'event' = 'started' ORDER BY seq LIMIT 1
+"""
+
+
+async def output_of_run(pool: Db, notebook_id: str, run_id: str) -> AsyncIterator[str]:
+    """All that is stored of what a run printed, piece by piece; what was left out is told in a line of its own."""
+    after: int | None = await pool.fetchval(RUN_STARTED, notebook_id, run_id)
+    while after is not None:
+        found = await frames(pool, notebook_id, after)
+        for frame in found:
+            if frame.run_id != run_id:
+                continue
+            if frame.kind == "run" and frame.body.get("event") == "ended":
+                return
+            if frame.kind == "output":
+                if left_out := frame.body.get("left_out"):
+                    yield f"\n[{left_out} bytes left out]\n"
+                text = frame.body.get("text") or frame.body.get("data", {}).get("text/plain")
+                yield text if isinstance(text, str) else ""  # a display too large for a frame is a blob
+        after = found[-1].seq if found else None
 
 
 async def frames_of_many(pool: Db, after: Sequence[tuple[str, int]]) -> dict[str, list[Frame]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from engine.store import reading
 from tests.engine.engine_run import text_of, worker
 
 LINES = """
@@ -32,6 +33,23 @@ async def test_a_python_cell_runs_and_shows_every_line_once(database: str, tmp_p
             (frame.kind, frame.body.get("event")) for frame in await hand.frames(notebook_id) if frame.kind == "run"
         ]
         assert kinds == [("run", "queued"), ("run", "started"), ("run", "ended")]
+
+
+@pytest.mark.trio
+async def test_all_that_a_run_printed_can_be_read_though_a_cell_shows_its_ends(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("python", "for n in range(60000): print('line', n)"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "done"
+        notebook = await hand.notebook(notebook_id)
+        assert any(item.get("left_out") for item in notebook.cells[cell].output)
+
+        async def read() -> str:
+            pieces = reading.output_of_run(hand.journal._pool, notebook_id, str(notebook.cells[cell].run_id))  # type: ignore[arg-type]
+            return "".join([piece async for piece in pieces])
+
+        whole = await hand.journal._bridge.run(read)
+        assert whole.splitlines() == [f"line {n}" for n in range(60000)]
 
 
 @pytest.mark.trio
@@ -187,7 +205,7 @@ async def test_an_idle_notebook_sleeps_and_leaves_no_process(database: str, tmp_
         await hand.ask(notebook_id, "run_cell", cell_id=cell)
         assert await hand.ended(notebook_id, cell) == "done"
         notebook = await hand.until(notebook_id, lambda n: n.sandbox.state == "asleep")
-        assert notebook.sandbox.kernel == "none"
+        assert notebook.sandbox.kernel == "gone", "people are told that variables are gone"
         from engine.sandbox.client import alive
 
         assert not alive(tmp_path / "sandboxes" / notebook_id)

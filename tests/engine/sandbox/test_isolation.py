@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.sandbox.client import Sandbox
-from engine.sandbox.isolation import IsolationUnavailable, Place, choose, python_prefixes, within
+from engine.sandbox.isolation import IsolationUnavailable, Place, bounds_tmpfs, choose, python_prefixes, within
 from tests.engine.sandbox.harness import Notebook, config_of, needs_bubblewrap
 
 ROOT = Path(__file__).parents[3]
@@ -35,8 +35,9 @@ for root in glob.glob('/proc/[0-9]*/root/etc/shadow') + glob.glob('/proc/[0-9]*/
     reached.append(root)
 for command in ('mount -o remount,rw /usr', 'unshare -Urm mount -o remount,rw /usr', 'umount -l /usr',
                 'mount -t tmpfs none /mnt', 'touch /usr/written', 'chroot / true', 'mknod /tmp/disk b 254 0',
-                'unshare -Urm mount -o remount,rw /proc/sys', 'unshare -Urm umount -l /proc/sys',
-                'unshare -Urm mount --bind /proc /mnt', 'unshare -Urmpf mount -t proc proc /tmp',
+                'unshare -Um --keep-caps mount -o remount,bind,rw /proc/sys',
+                'unshare -Um --keep-caps umount -l /proc/sys', 'unshare -Um --keep-caps mount --bind /proc /tmp',
+                'unshare -Umpf --keep-caps mount -t proc proc /tmp',
                 'unshare -Urm sh -c "umount -l /workspace && ls /workspace/../sandboxes"'):
     if subprocess.run(command, shell=True, capture_output=True).returncode == 0: reached.append(command)
 for prefix in {prefixes!r}:
@@ -230,6 +231,15 @@ def test_isolation_is_chosen_by_trying(tmp_path: Path, monkeypatch: pytest.Monke
     assert choose("auto", place) == "process"
     with pytest.raises(IsolationUnavailable, match="/nowhere/bwrap"):
         choose("bubblewrap", place)
+
+
+def test_a_bubblewrap_that_cannot_bound_a_tmpfs_is_told_by_its_help(tmp_path: Path) -> None:
+    for name, said in (("old", "--tmpfs DEST"), ("new", "--size BYTES  Set size of next argument")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+        (tmp_path / name).chmod(0o755)
+    assert not bounds_tmpfs(str(tmp_path / "old"))
+    assert bounds_tmpfs(str(tmp_path / "new"))
+    assert not bounds_tmpfs(str(tmp_path / "none"))
 
 
 @needs_bubblewrap

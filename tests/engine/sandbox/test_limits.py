@@ -9,7 +9,7 @@ import psutil
 import pytest
 import trio
 
-from tests.engine.sandbox.harness import Notebook, wait_for, with_argument
+from tests.engine.sandbox.harness import Notebook, needs_bubblewrap, wait_for, with_argument
 
 pytestmark = pytest.mark.trio
 
@@ -52,6 +52,36 @@ async def test_too_much_memory_is_out_of_memory(open_sandbox: Any, mode: str, ki
     assert ended["reason"].startswith("Out of memory: ")
     assert ended["reason"].endswith("the limit is 300 MiB")
     assert (await notebook.run("python", "print('fine')"))[1] == "fine\n"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("kind", ["python", "shell"])
+async def test_no_folder_in_memory_takes_more_than_the_limit(open_sandbox: Any, kind: str) -> None:
+    notebook = await open_sandbox("bubblewrap", memory_bytes=100 * MEBIBYTE)
+    code = """
+import os, multiprocessing.shared_memory as shared
+def fill(folder):
+    written, path = 0, folder + '/filled'
+    try:
+        with open(path, 'wb', 0) as file:
+            while written < 200: written += file.write(bytes(2 ** 20)) == 2 ** 20
+    except OSError as problem: print(folder, written, problem.strerror)
+    else: print(folder, written)
+    finally:
+        if os.path.exists(path): os.unlink(path)
+for folder in ('/', '/dev', '/etc', '/run', '/run/nightbook', '/dev/shm'): fill(folder)
+fill('/tmp'); fill('.')
+memory = shared.SharedMemory(create=True, size=2 ** 20)
+memory.close(); memory.unlink()
+"""
+    if kind == "shell":
+        await notebook.run("python", f"open('fill.py', 'w').write({code!r})")
+    ended, text = await notebook.run(kind, code if kind == "python" else "python fill.py")
+    assert ended["status"] == "done", text
+    assert text.split("\n" if kind == "python" else "\r\n") == [
+        *(f"{folder} 0 Read-only file system" for folder in ("/", "/dev", "/etc", "/run", "/run/nightbook")),
+        "/dev/shm 100 No space left on device", "/tmp 200", ". 200", "",
+    ]  # fmt: skip
 
 
 async def test_children_go_first_when_memory_runs_out(notebook: Notebook) -> None:

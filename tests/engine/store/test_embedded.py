@@ -351,3 +351,17 @@ def processes(data: Path) -> list[int]:
     cluster = data / "postgres" / "cluster"
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     return [pid for pid in pids if embedded._is_server(pid, cluster)]
+
+
+def test_a_server_that_killed_processes_left_running_can_be_stopped(tmp_path: Path) -> None:
+    used = embedded.start(tmp_path)
+    try:
+        assert not embedded.stop_unused(tmp_path), "one in use is left alone"
+        assert used._in_use is not None
+        os.close(used._in_use)  # what a kill does to its locks
+        used._in_use = None
+        assert embedded.stop_unused(tmp_path)
+        assert not (tmp_path / "postgres" / "cluster" / "postmaster.pid").exists()
+        assert not embedded.stop_unused(tmp_path)
+    finally:
+        used.release()
