@@ -69,6 +69,8 @@ def build() -> FastAPI:
             if times <= 1:
                 del refusing[status]
             return JSONResponse({"detail": "not now"}, int(status))
+        if any(known["id"] == body["id"] for known in commands):
+            return {"id": body["id"]}
         commands.append(body)
         mark = {"by": "owner", "command_id": body["id"]}
         if body["kind"] == "edit_cell" and body.get("at") is not None:

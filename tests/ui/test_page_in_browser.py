@@ -102,6 +102,44 @@ def test_what_was_typed_and_asked_survives_a_reload_of_the_tab(page: Page, site:
     assert len(site.commands("run_cell")) == before
 
 
+@pytest.mark.parametrize("arrived", [True, False])
+@pytest.mark.parametrize("elsewhere", ["", "!"])
+def test_what_was_typed_on_while_an_edit_was_on_its_way_makes_no_second_cell(
+    page: Page, site: Site, arrived: bool, elsewhere: str
+) -> None:
+    notebook = site.notebook(("python", "# begin\n# end"), ("python", "other"))
+    opened(page, site, notebook)
+    area = page.get_by_test_id("cell-source").first
+    area.evaluate("node => { node.focus(); node.setSelectionRange(8, 8); }")
+    page.keyboard.type("# one\n")
+    drawn(page, 4)
+    page.evaluate("() => new Promise((done) => setTimeout(done, 500))")
+    page.context.set_offline(True)
+    page.keyboard.type("# two\n")
+    kept = f"JSON.parse(sessionStorage.getItem('nightbook.commands.{notebook}'))"
+    [waiting] = eventually(page, lambda: page.evaluate(kept))
+    page.keyboard.type("# three\n")
+    page.goto("about:blank")
+    path = f"/api/v1/notebooks/{notebook}/commands"
+    if arrived:
+        site.call("POST", path, waiting)
+    else:
+        site.call("POST", "/refuse/503/4")  # the page is whole before its edit goes
+    if elsewhere:
+        end = len("# begin\n# one\n# end") + (len("# two\n") if arrived else 0)
+        site.write((notebook, "cell", {"event": "edited", "cell_id": "c0", "at": end, "insert": "!", "by": "another"}))
+    page.context.set_offline(False)
+    opened(page, site, notebook)
+    whole = f"# begin\n# one\n# two\n# three\n# end{elsewhere}"
+    expect(area).to_have_value(whole)
+    eventually(page, lambda: "three" in site.commands("edit_cell")[-1]["insert"])
+    drafts = "Object.keys(sessionStorage).filter((key) => key.startsWith('nightbook.draft')).length"
+    eventually(page, lambda: page.evaluate(drafts) == 0)
+    page.reload()
+    expect(area).to_have_value(whole)
+    expect(page.get_by_test_id("cell")).to_have_count(2)
+
+
 def test_a_source_over_512_kib_is_told_and_not_sent(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "x"))
     opened(page, site, notebook)

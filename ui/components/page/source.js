@@ -49,6 +49,21 @@ function spliced(text, splice) {
   return text.slice(0, splice.at) + splice.insert + text.slice(splice.at + splice.removed);
 }
 
+// `splice` and `mine` were made on one text: `splice` as it is after `mine`, or null when both touch the same place.
+function beyond(splice, mine) {
+  if (splice.at + splice.removed <= mine.at && !(splice.at === mine.at && !mine.removed && !splice.removed)) return splice;
+  if (splice.at < mine.at + mine.removed || splice.at === mine.at) return null;
+  return { ...splice, at: splice.at + mine.insert.length - mine.removed };
+}
+
+// What `text`, made from `base`, becomes when `base` has become `theirs` meanwhile; null when both changed the same place.
+function joined(base, theirs, text) {
+  if (base === theirs) return text;
+  if (base === text) return theirs;
+  const moved = beyond(difference(base, theirs), difference(base, text));
+  return moved && spliced(text, moved);
+}
+
 function isLow(text, at) {
   const code = text.charCodeAt(at);
   return code >= 0xdc00 && code < 0xe000;
@@ -128,25 +143,20 @@ export class Source {
     }
     if (splice.removed === 0 && splice.insert === "") return;
     const mine = difference(before, this.local);
+    const moved = beyond(splice, mine);
     if (this.local === before) {
       this.local = this.server;
       this.host.show(this.local, splice);
-    } else if (splice.at + splice.removed <= mine.at && !(splice.at === mine.at && !mine.removed && !splice.removed)) {
-      this.#merge(splice);
-    } else if (splice.at >= mine.at + mine.removed && splice.at !== mine.at) {
-      this.#merge({ ...splice, at: splice.at + mine.insert.length - mine.removed });
+    } else if (moved) {
+      if (this.flight) this.flight.text = joined(before, this.server, this.flight.text) ?? this.flight.text;
+      this.local = spliced(this.local, moved);
+      this.host.show(this.local, moved);
     } else if (this.flight) {
       this.conflict = true; // the answer to the flight settles it
     } else {
       this.#launch(mine, before, version, false); // on the old version: the server sees that both touched it, and keeps both
     }
     this.#remember();
-  }
-
-  #merge(splice) {
-    this.local = spliced(this.local, splice);
-    if (this.flight) this.flight.text = this.local;
-    this.host.show(this.local, splice);
   }
 
   #answered() {
@@ -224,26 +234,34 @@ export class Source {
       before: this.server.slice(at, at + removed),
       text: this.local,
       command: this.flight?.command ?? null,
+      flown: this.flight && difference(this.local, this.flight.text), // leads to the text that the flight brings about
     };
   }
 
-  // What was typed before a reload and may not be on the server. What has found no place becomes an edit on its own
-  // version, which the server merges, or keeps as a cell.
+  // What was typed before a reload and may not be on the server. The edit that was on its way may have arrived or not: the
+  // text tells. Only what touches someone else's change finds no place, and is kept as a cell.
   restore(draft) {
-    if (draft.text === this.server) return this.#settled();
-    if (draft.version === this.version) {
-      this.local = draft.text;
-      this.host.show(this.local, null);
-      if (draft.command) this.flight = { command: draft.command, text: draft.text, retried: false };
-      else this.send();
-      return undefined;
+    const { text, splice, command } = draft;
+    const base = spliced(text, { at: splice.at, removed: splice.insert.length, insert: draft.before });
+    const flown = command ? spliced(text, draft.flown ?? { at: 0, removed: 0, insert: "" }) : base;
+    if (text === this.server) return this.#settled();
+    const flying = command && this.server !== flown ? this.#onItsWay(draft.version, base, flown) : null;
+    const local = joined(flying === null ? flown : base, this.server, text);
+    if (local === null) {
+      this.host.keep(text);
+      return this.#settled();
     }
-    if (draft.command) {
-      // It reached the server under its command, or will: only what was typed after it could be missing.
-      if (this.server.includes(draft.splice.insert)) return this.#settled();
-    }
-    this.host.keep(draft.text);
+    this.local = local;
+    this.host.show(local, null);
+    if (flying !== null) this.flight = { command, text: flying, retried: false };
     return this.#settled();
+  }
+
+  // The text that an edit still on its way, from `base` to `flown`, will lead to; null when it has arrived, or touches what
+  // someone else changed.
+  #onItsWay(version, base, flown) {
+    if (version === this.version) return flown;
+    return joined(base, this.server, flown);
   }
 
   #remember() {
