@@ -19,7 +19,7 @@ from typing import Any
 
 import trio
 
-from engine.sandbox.isolation import PACKAGE_ROOT, Place, choose, python_prefixes
+from engine.sandbox.isolation import PACKAGE_ROOT, Place, choose, python_prefixes, shared_memory_for
 
 START_SECONDS = 30.0
 RECONNECT_SECONDS = 10.0
@@ -42,8 +42,9 @@ class Fenced(SandboxError):
     """An engine with a higher epoch has taken over this sandbox."""
 
 
-def _three_quarters_of_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+def _memory(config: "SandboxConfig") -> int:
+    """The limit; by default three quarters of the machine's."""
+    return config.memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
 
 
 @dataclass(frozen=True)
@@ -353,11 +354,10 @@ def _launch_alone(config: SandboxConfig, notebook_id: str, folder: Path, workspa
     settings = {
         "place": {
             "mode": place.mode, "workspace": place.workspace, "temporary": place.temporary, "python": place.python,
-            "prefixes": place.prefixes, "hidden": place.hidden,
+            "prefixes": place.prefixes, "hidden": place.hidden, "shared_memory": place.shared_memory,
         },
         "limits": {
-            "processes": config.processes, "memory_bytes": config.memory_bytes or _three_quarters_of_memory(),
-            "spool_bytes": config.spool_bytes,
+            "processes": config.processes, "memory_bytes": _memory(config), "spool_bytes": config.spool_bytes,
         },
         "orphan_seconds": config.orphan_seconds,
     }  # fmt: skip
@@ -389,11 +389,12 @@ def _launch_alone(config: SandboxConfig, notebook_id: str, folder: Path, workspa
 def _place(config: SandboxConfig, workspace: Path, temporary: Path) -> Place:
     hidden = tuple(dict.fromkeys(str(path.resolve()) for path in (config.root, config.workspaces)))
     prefixes = python_prefixes(config.python)
-    paths = {"workspace": str(workspace.resolve()), "temporary": str(temporary.resolve()), "python": config.python}
-    isolated = Place(mode="bubblewrap", prefixes=prefixes, hidden=hidden, **paths)
-    if choose(config.isolation, isolated) == "bubblewrap":
-        return isolated
-    return Place(mode="process", prefixes=prefixes, hidden=hidden, **paths)
+    shared = shared_memory_for(_memory(config)) if config.isolation != "process" else 0
+    isolated = Place(
+        mode="bubblewrap", workspace=str(workspace.resolve()), temporary=str(temporary.resolve()),
+        python=config.python, prefixes=prefixes, hidden=hidden, shared_memory=shared,
+    )  # fmt: skip
+    return isolated._replace(mode=choose(config.isolation, isolated))
 
 
 def _empty(folder: Path) -> None:

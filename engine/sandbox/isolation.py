@@ -5,6 +5,7 @@ Nothing of the server: not its data folder, not the database's socket, not anoth
 shim uses it too.
 """
 
+import functools
 import os
 import stat
 import subprocess
@@ -17,6 +18,8 @@ MODES = ("auto", "bubblewrap", "process")
 WORKSPACE = "/workspace"
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
 _INSIDE = "/run/nightbook"
+_LARGEST_SHARED_MEMORY = 1024 * 1024 * 1024
+_HIDDEN_BYTES = 1024 * 1024  # for the empty folder that covers a hidden one
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # What programs look up. No shadow, no keys, no configuration of services.
@@ -47,6 +50,7 @@ class Place(NamedTuple):
     python: str
     prefixes: tuple[str, ...]
     hidden: tuple[str, ...]
+    shared_memory: int = 0  # what /dev/shm may hold, in bytes; 0: no bound, bubblewrap is too old to set one
 
     @property
     def folder(self) -> str:
@@ -90,7 +94,8 @@ class Place(NamedTuple):
         command += ["--proc", "/proc"]
         for path in host_settings():
             command += ["--ro-bind-try", path, path]
-        command += ["--dev", "/dev", "--tmpfs", "/run", "--bind", self.temporary, "/tmp"]
+        command += ["--dev", "/dev", *self._tmpfs("/dev/shm", self.shared_memory), "--tmpfs", "/run"]
+        command += ["--bind", self.temporary, "/tmp"]
         command += ["--ro-bind", "/usr", "/usr"]
         for name in _SYSTEM:
             path = f"/{name}"
@@ -106,13 +111,18 @@ class Place(NamedTuple):
                 command += ["--ro-bind", prefix, prefix]
         for folder in self.hidden:
             if any(within(folder, mounted) for mounted in ("/usr", *self.prefixes)):
-                command += ["--tmpfs", folder]
+                command += self._tmpfs(folder, min(self.shared_memory, _HIDDEN_BYTES))
         for file in _KERNEL_FILES:
             command += ["--ro-bind", str(PACKAGE_ROOT / file), f"{_INSIDE}/{file}"]
         command += ["--bind", self.workspace, WORKSPACE, "--chdir", WORKSPACE]
+        # What is written to a tmpfs is memory that no process holds and no limit counts.
+        command += ["--remount-ro", "/run", "--remount-ro", "/dev", "--remount-ro", "/"]
         for name, value in self.environment().items():
             command += ["--setenv", name, value]
         return [*command, "--", *program]
+
+    def _tmpfs(self, folder: str, size: int) -> list[str]:
+        return [*(("--size", str(size)) if size else ()), "--tmpfs", folder]
 
 
 def host_settings(proc: str = "/proc") -> list[str]:
@@ -142,6 +152,21 @@ def bubblewrap() -> str:
     return next(
         (path for path in ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap") if os.path.exists(path)), "bwrap"
     )
+
+
+@functools.cache
+def bounds_tmpfs(program: str) -> bool:
+    """Whether this bubblewrap has `--size`."""
+    try:
+        done = subprocess.run([program, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return "--size " in done.stdout + done.stderr
+
+
+def shared_memory_for(memory: int) -> int:
+    """What /dev/shm may hold where notebook code may use so much memory: 0 where it cannot be bounded."""
+    return min(memory, _LARGEST_SHARED_MEMORY) if bounds_tmpfs(bubblewrap()) else 0
 
 
 def within(path: str, folder: str) -> bool:
