@@ -93,7 +93,10 @@ def test_a_gap_is_told_and_a_display_is_shown_and_updated(page: Page, site: Site
         (notebook, "output", {**place, "data": {"text/plain": "second"}, "display": "d", "update": True}),
     )
     drawn(page, 9)
-    assert shown(page) == "a\n… 64.0 MB not shown here\nz\nsecond\n\n"
+    assert shown(page) == "a\n… 64.0 MB not shown here · Open the whole output\nz\nsecond\n\n"
+    whole = page.get_by_role("link", name="Open the whole output")
+    assert whole.get_attribute("href") == f"/api/v1/notebooks/{notebook}/runs/r0/output"
+    assert (whole.get_attribute("target"), whole.get_attribute("rel")) == ("_blank", "noopener")
     image = page.locator(".out-display img")
     expect(image).to_have_js_property("naturalWidth", 1)
     assert image.get_attribute("alt") == "Figure"
@@ -146,6 +149,7 @@ def test_past_its_bound_the_middle_goes_and_is_counted(page: Page, site: Site) -
     assert numbers[-40_000:] == list(range(30_000, 70_000))
     assert sum(map(len, lines)) - 6 * 2**20 < len(shown(page)) < 5.5 * 2**20
     expect(page.locator(".out-gap")).to_contain_text("MB not shown here")
+    expect(page.locator(".out-gap a")).to_have_attribute("href", f"/api/v1/notebooks/{notebook}/runs/r0/output")
 
 
 def test_the_reader_at_the_tail_follows_it_and_one_who_reads_above_is_left_in_peace(page: Page, site: Site) -> None:

@@ -209,7 +209,8 @@ export default {
       const key = `nightbook.draft.${this.notebook}.${id}`;
       const cell = reactive({ id, shown: false, notice: null, asked: false, answered: null, startedAt: null });
       cell.view = null;
-      cell.output = markRaw(new Output());
+      const runs = `/api/v1/notebooks/${encodeURIComponent(this.notebook)}/runs/`;
+      cell.output = markRaw(new Output(() => (cell.run_id ? `${runs}${encodeURIComponent(cell.run_id)}/output` : null)));
       const host = {
         send: (splice) => this.commands.send("edit_cell", { cell_id: id, ...splice }),
         store: (draft) => remember(key, draft),

@@ -10,7 +10,9 @@ const KEEP_FRONT = 64 * 1024; // characters
 const KEEP = 5 * 1024 * 1024; // characters of text one cell keeps on the page
 
 export class Output {
-  constructor() {
+  // `whole()` gives the address of all that the run printed, or null.
+  constructor(whole = () => null) {
+    this.whole = whole;
     this.root = document.createElement("div");
     this.root.className = "out-text";
     this.clear();
@@ -136,10 +138,10 @@ export class Output {
       this.total -= gone.length;
       this.dropped += gone.length;
       if (!this.gap) {
-        this.gap = gapLine(0);
+        this.gap = gapLine(0, this.whole());
         gone.node.before(this.gap, "\n");
       }
-      this.gap.textContent = gapText(this.dropped);
+      this.gap.firstChild.data = gapText(this.dropped);
       const behind = gone.node.nextSibling;
       if (behind && behind.nodeType === Node.TEXT_NODE) behind.remove();
       gone.node.remove();
@@ -149,7 +151,7 @@ export class Output {
   #gap(bytes) {
     this.#endSegment();
     this.#endBlock();
-    this.root.append(gapLine(bytes), "\n");
+    this.root.append(gapLine(bytes, this.whole()), "\n");
   }
 
   #display(item) {
@@ -173,10 +175,15 @@ function gapText(bytes) {
   return `… ${size} not shown here`;
 }
 
-function gapLine(bytes) {
+function gapLine(bytes, address) {
   const node = document.createElement("div");
   node.className = "out-gap";
-  node.textContent = gapText(bytes);
+  node.append(gapText(bytes));
+  if (address) {
+    const link = document.createElement("a");
+    Object.assign(link, { href: address, target: "_blank", rel: "noopener", textContent: "Open the whole output" });
+    node.append(" · ", link);
+  }
   return node;
 }
 
