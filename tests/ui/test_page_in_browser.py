@@ -198,6 +198,24 @@ def test_a_deleted_cell_can_be_brought_back(page: Page, site: Site) -> None:
     assert eventually(page, lambda: site.commands("restore_cell"))[-1]["cell_id"] == "c0"
 
 
+@pytest.mark.parametrize("kind", ["python", "markdown"])
+def test_escape_leads_out_of_an_editor_and_tab_goes_on(page: Page, site: Site, kind: str) -> None:
+    notebook = site.notebook((kind, ""), ("python", "two"))
+    opened(page, site, notebook)
+    first = page.get_by_test_id("cell-source").first
+    first.click()
+    page.keyboard.press("Tab")
+    expect(first).to_have_value("    ")
+    page.keyboard.press("Escape")
+    expect(first).not_to_be_focused()
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        expect(first).not_to_be_focused()
+        if page.evaluate("document.activeElement.dataset.testid") == "cell-source":
+            break
+    expect(page.get_by_test_id("cell-source").last).to_be_focused()
+
+
 def test_text_cells_are_drawn_as_text_and_edited_on_click(page: Page, site: Site) -> None:
     source = "# Title\n**bold** `code` <b>no</b>\n\n- a\n- b\n\n[ok](https://example.org) [no](javascript:alert(1))"
     notebook = site.notebook(("markdown", source))

@@ -173,7 +173,6 @@ export default {
     },
     key(event) {
       if (event.isComposing) return;
-      const { area } = this.$refs;
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) {
         event.preventDefault();
         if (this.cell.kind === "markdown") this.leave();
@@ -183,9 +182,17 @@ export default {
         event.preventDefault();
         document.execCommand("insertText", false, "    "); // the one way that keeps the editor's undo
       } else if (event.key === "Escape") {
-        area.blur(); // Tab moves on from here: nobody is caught in an editor
-        this.$el.querySelector("button")?.focus();
+        this.onward(); // Tab moves on from here: nobody is caught in an editor
       }
+    },
+    // To the first control behind the editor.
+    onward() {
+      const { area } = this.$refs;
+      const behind = [...this.$el.querySelectorAll("button, select, input, a[href], [tabindex='0']")].find(
+        (node) => area.compareDocumentPosition(node) & Node.DOCUMENT_POSITION_FOLLOWING && !node.disabled && node.offsetParent,
+      );
+      if (behind) behind.focus({ preventScroll: true });
+      else area.blur();
     },
     pressed(event) {
       const now = performance.now();
