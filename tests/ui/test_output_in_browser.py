@@ -170,6 +170,23 @@ def test_the_reader_at_the_tail_follows_it_and_one_who_reads_above_is_left_in_pe
     assert out.evaluate("node => node.scrollTop") == 100
 
 
+def test_output_that_scrolls_is_reached_and_scrolled_by_keyboard(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    site.start(notebook)
+    opened(page, site, notebook)
+    site.prints(notebook, "one line\n")
+    drawn(page, 5)
+    expect(page.get_by_role("region", name="Output of cell 1")).to_have_count(0)
+    site.prints(notebook, "".join(f"{number}\n" for number in range(500)))
+    out = page.get_by_role("region", name="Output of cell 1")
+    expect(out).to_be_visible()
+    page.get_by_test_id("cell-source").focus()
+    page.keyboard.press("Escape")
+    expect(out).to_be_focused()
+    page.keyboard.press("Home")
+    page.wait_for_function("node => node.scrollTop === 0", arg=out.element_handle())
+
+
 def test_a_new_run_starts_with_an_empty_output(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "x"))
     site.start(notebook)

@@ -35,7 +35,8 @@ export default {
         autocorrect="off" rows="1" wrap="soft" :aria-label="'Source of cell ' + place" :placeholder="placeholder"
         @input="typed" @keydown="key" @blur="left"></textarea>
     </div>
-    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="cell.shown" tabindex="-1"
+    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="cell.shown"
+      :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"
       @scroll.passive="scrolled"></div>
     <button v-if="overflows" type="button" class="ghost fold" @click="tall = !tall">
       {{ tall ? 'Show less' : 'Show all of it' }}</button>
@@ -85,13 +86,16 @@ export default {
       if (state === "waiting") return "Waits for a line from you";
       if (state === "cancelling") return "Stopping";
       if (state === "error") return reason ? `Failed: ${reason}` : "Failed";
-      if (state === "cancelled") return reason ? `Stopped: ${reason}` : "Stopped";
+      if (state === "cancelled") return reason && reason !== "stopped" ? `Stopped: ${reason}` : "Stopped";
       return state === "done" && reason ? reason : "";
     },
     time() {
       const { state, startedAt, ms } = this.cell;
       if (startedAt !== null && state !== "queued") return duration(Math.max(0, this.clock.now - startedAt));
       return ms === null || state === "queued" ? "" : took(ms);
+    },
+    scrolls() {
+      return this.overflows && !this.tall;
     },
     whole() {
       const { whole } = this.cell;
