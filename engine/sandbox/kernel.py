@@ -23,6 +23,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -40,6 +41,24 @@ REASON_CHARACTERS = 500
 INTERRUPTED_FRAMES = 8
 
 _channel: Channel
+
+
+def leave_out_own_frames(problem: BaseException | None) -> None:
+    """Take the kernel's own frames out of an exception's traceback and of those it came from."""
+    own, seen = os.path.dirname(__file__), set()
+    while problem is not None and id(problem) not in seen:
+        seen.add(id(problem))
+        kept = []
+        frame = problem.__traceback__
+        while frame is not None:
+            if os.path.dirname(frame.tb_frame.f_code.co_filename) != own:
+                kept.append(frame)
+            frame = frame.tb_next
+        for above, below in pairwise([*kept, None]):
+            if above is not None:
+                above.tb_next = below
+        problem.__traceback__ = kept[0] if kept else None
+        problem = problem.__cause__ or problem.__context__
 
 
 def bundle(data: dict[str, Any]) -> dict[str, Any]:
@@ -128,11 +147,13 @@ class Shell(InteractiveShell):
             _channel.text("traceback", "KeyboardInterrupt: stopped while it waited\n")
         elif isinstance(problem, KeyboardInterrupt):
             # Plain, because it must be quick: IPython's own takes up to half a second the first time.
+            leave_out_own_frames(problem)
             frames = traceback.extract_tb(problem.__traceback__)
             first = next((i for i, frame in enumerate(frames) if frame.filename.startswith("<ipython-input")), 0)
             lines = traceback.format_list(traceback.StackSummary.from_list(frames[first:][-INTERRUPTED_FRAMES:]))
             _channel.text("traceback", f"{''.join(lines)}KeyboardInterrupt\n")
         elif not isinstance(problem, SystemExit):
+            leave_out_own_frames(problem)
             super().showtraceback(*args, **kwargs)
 
     def enable_gui(self, gui: str | None = None) -> None:

@@ -1,10 +1,12 @@
 """Stop: true within two seconds, and then nothing of the run is left."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 
 from tests.engine.sandbox.harness import Notebook, wait_for, with_argument
 
@@ -47,6 +49,32 @@ async def test_python_code_is_interrupted_and_the_kernel_stays(notebook: Noteboo
     _, text = await notebook.run("python", "print(kept)")
     assert text == "kept\n"
     assert with_argument("7401") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("time.sleep(60)", "time.sleep(60)"),
+        ("while True: pass", "while True: pass"),
+        ("input()", "input()"),
+        ("while True: print('x' * 80)", "while True: print('x' * 80)"),
+        ("def deep(n): time.sleep(60) if n == 0 else deep(n - 1)\ndeep(20)", "else deep(n - 1)"),
+        ("import threading; threading.Event().wait()", "waiter.acquire()"),
+        ("try: time.sleep(60)\nexcept KeyboardInterrupt: raise ValueError('mine')", "mine"),
+    ],
+)
+async def test_the_traceback_of_a_stopped_cell_is_of_its_own_code(notebook: Notebook, code: str, last: str) -> None:
+    run = await notebook.begin("python", READY + code)
+    await notebook.printed(run, "ready")
+    await trio.sleep(0.2)
+    await stopped(notebook, run)
+    told = re.sub("\x1b\\[[0-9;]*m", "", notebook.text(run, "traceback"))
+    assert "engine/sandbox" not in told
+    if last == "mine":
+        assert told.endswith("ValueError: mine\n")
+    else:
+        assert told.endswith("KeyboardInterrupt\n")
+        assert last in told
 
 
 @pytest.mark.parametrize(
