@@ -28,6 +28,7 @@ def build() -> FastAPI:
     app = FastAPI()
     commands: list[dict[str, Any]] = []
     refusing: dict[str, int] = {}
+    deleted: dict[str, str | None] = {}  # cell -> the one it stood behind
 
     @app.post("/script")
     async def script(request: Request) -> dict[str, int]:
@@ -96,7 +97,12 @@ def build() -> FastAPI:
                 notebook_id, "cell", event="added", cell_id=body["cell_id"], kind=kind, source=source, **places, **mark
             )
         elif body["kind"] == "delete_cell":
+            order = feed.notebook(notebook_id).order
+            deleted[body["cell_id"]] = [None, *order][order.index(body["cell_id"])]
             feed.write(notebook_id, "cell", event="deleted", cell_id=body["cell_id"], **mark)
+        elif body["kind"] == "restore_cell":
+            back = {"after": deleted[body["cell_id"]]} if deleted[body["cell_id"]] else {}
+            feed.write(notebook_id, "cell", event="restored", cell_id=body["cell_id"], **back, **mark)
         elif body["kind"] == "rename":
             feed.write(notebook_id, "session", event="renamed", title=body["title"], **mark)
         return {"id": body["id"]}

@@ -198,6 +198,76 @@ def test_a_deleted_cell_can_be_brought_back(page: Page, site: Site) -> None:
     assert eventually(page, lambda: site.commands("restore_cell"))[-1]["cell_id"] == "c0"
 
 
+def test_deletions_are_undone_one_after_the_other_and_the_focus_stays_near(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "one"), ("python", "two"), ("python", "three"))
+    opened(page, site, notebook)
+    sources = page.get_by_test_id("cell-source")
+    for text in ("two", "three"):
+        page.get_by_test_id("cell").nth(1).hover()
+        page.get_by_test_id("cell").nth(1).get_by_label("Delete cell").click()
+        expect(page.get_by_test_id("cell")).to_have_count(2 if text == "two" else 1)
+        expect(sources.last).to_be_focused()
+    expect(page.locator(".undo")).to_contain_text("2 cells deleted.")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".undo")).to_contain_text("Cell deleted.")
+    expect(sources.last).to_have_value("three")
+    expect(sources.last).to_be_focused()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".undo")).to_have_count(0)
+    expect(page.get_by_test_id("cell")).to_have_count(3)
+    assert [area.input_value() for area in sources.all()] == ["one", "two", "three"]
+
+
+def test_shift_enter_in_the_last_cell_runs_it_and_adds_one(page: Page, site: Site) -> None:
+    notebook = site.notebook(("shell", "ls"))
+    opened(page, site, notebook)
+    runs = len(site.commands("run_cell"))
+    page.get_by_test_id("cell-source").click()
+    page.keyboard.press("Shift+Enter")
+    expect(page.get_by_test_id("cell")).to_have_count(2)
+    expect(page.get_by_test_id("cell-source").last).to_be_focused()
+    expect(page.get_by_test_id("cell").last).to_have_attribute("data-kind", "python")
+    eventually(page, lambda: len(site.commands("run_cell")) == runs + 1)
+
+
+def test_what_is_asked_for_offline_is_promised_once(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "one"), ("python", "two"))
+    opened(page, site, notebook)
+    page.context.set_offline(True)
+    page.evaluate("window.socket.io.engine.close()")
+    expect(page.get_by_test_id("feed-state")).to_have_attribute("data-state", "offline")
+    page.get_by_test_id("cell-add-python").click()
+    expect(page.locator(".undo")).to_contain_text("Cell will be added when the connection is back.")
+    page.keyboard.type("x y")
+    page.get_by_test_id("cell").first.hover()
+    page.get_by_test_id("cell").first.get_by_label("Delete cell").click()
+    expect(page.locator(".undo")).to_contain_text("Cell will be deleted when the connection is back.")
+    page.context.set_offline(False)
+    expect(page.locator(".undo")).to_contain_text("Cell deleted.")
+    expect(page.locator(".undo")).not_to_contain_text("will be")
+    expect(page.get_by_test_id("cell")).to_have_count(2)
+
+
+def test_the_focus_is_on_the_row_after_renaming_it(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"), title="Old")
+    page.goto(site.address)
+    row = page.locator(f"[data-notebook-id='{notebook}']")
+    row.hover()
+    row.get_by_role("button", name="Rename Old").click()
+    page.keyboard.type("New")
+    page.keyboard.press("Enter")
+    expect(row.locator(".name")).to_be_focused()
+    expect(row.locator(".name")).to_have_text("New")
+
+
+def test_a_notebook_made_here_begins_in_its_first_cell(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", ""))
+    page.goto(site.address)
+    page.route("**/api/v1/notebooks", lambda route: route.fulfill(status=201, json={"id": notebook}))
+    page.get_by_test_id("notebook-new").first.click()
+    expect(page.get_by_test_id("cell-source")).to_be_focused()
+
+
 @pytest.mark.parametrize("kind", ["python", "markdown"])
 def test_escape_leads_out_of_an_editor_and_tab_goes_on(page: Page, site: Site, kind: str) -> None:
     notebook = site.notebook((kind, ""), ("python", "two"))

@@ -1,6 +1,6 @@
 // The home page: notebooks as calm rows, live. The list comes whole, whenever something in it changed.
 
-import { call, Commands, freshId } from "nightbook/commands.js";
+import { call, Commands, freshId, remember } from "nightbook/commands.js";
 import { Link } from "nightbook/link.js";
 import { ago } from "nightbook/words.js";
 
@@ -25,9 +25,9 @@ export default {
     <ul v-if="rows.length" class="entries">
       <li v-for="row in rows" :key="row.id" class="entry" data-testid="notebook-row" :data-notebook-id="row.id" :data-state="row.state">
         <form v-if="renaming === row.id" class="rename" @submit.prevent="rename(row)">
-          <input ref="field" v-model="title" maxlength="300" aria-label="New title" @keydown.esc="renaming = null">
+          <input ref="field" v-model="title" maxlength="300" aria-label="New title" @keydown.esc="named(row)">
           <button type="submit">Rename</button>
-          <button type="button" class="ghost" @click="renaming = null">Cancel</button>
+          <button type="button" class="ghost" @click="named(row)">Cancel</button>
         </form>
         <template v-else>
           <a class="name" :href="'/n/' + encodeURIComponent(row.id)">{{ row.title || 'Untitled notebook' }}</a>
@@ -119,7 +119,12 @@ export default {
     rename(row) {
       const title = this.title.trim();
       if (title && title !== row.title) this.send(row, "rename", { title });
+      this.named(row);
+    },
+    async named(row) {
       this.renaming = null;
+      await this.$nextTick();
+      document.querySelector(`[data-notebook-id="${CSS.escape(row.id)}"] .name`)?.focus();
     },
     archive(row) {
       this.send(row, "archive", { archived: !this.archived });
@@ -128,6 +133,7 @@ export default {
       this.making = true;
       try {
         const { id } = await call("/api/v1/notebooks", { title: "Untitled notebook", cells: [{ kind: "python", source: "" }] });
+        remember("nightbook.new", id);
         window.location.href = `/n/${encodeURIComponent(id)}`;
       } catch (problem) {
         this.say(problem.detail);

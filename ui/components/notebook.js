@@ -11,6 +11,7 @@ import { Source } from "nightbook/source.js";
 import NbHead from "nightbook/head.js";
 
 const ACTIVE = ["running", "waiting", "cancelling"];
+const UNDO = 60000; // milliseconds for which a deletion can be undone
 
 export default {
   components: { NbCell, NbHead },
@@ -29,15 +30,16 @@ export default {
     <nb-cell v-for="(id, at) in order" :key="id" :cell="cells.get(id)" :page="page" :clock="clock" :place="at + 1"
       :last="at + 1 === order.length" :gone="sandbox.kernel === 'gone'"></nb-cell>
     <div v-if="seq !== null && !order.length" class="empty"><p>No cells yet. Add one to begin.</p></div>
-    <div class="add" v-show="seq !== null">
+    <div ref="add" class="add" v-show="seq !== null">
       <button type="button" data-testid="cell-add-python" @click="page.add('python')">+ Python</button>
       <button type="button" data-testid="cell-add-shell" @click="page.add('shell')">+ Shell</button>
       <button type="button" data-testid="cell-add-markdown" @click="page.add('markdown')">+ Text</button>
     </div>
   </main>
-  <div v-if="undo" class="undo" role="status">Cell deleted.
-    <button type="button" @click="restore">Undo</button>
-    <button type="button" class="ghost" aria-label="Dismiss" @click="undo = null">✕</button></div>
+  <div v-if="undo.length || promised" ref="bar" class="undo" role="status" tabindex="-1">
+    <span>{{ promised }} {{ deleted }}</span>
+    <template v-if="undo.length"><button type="button" @click="restore">Undo</button>
+      <button type="button" class="ghost" aria-label="Dismiss" @click="undo = []">✕</button></template></div>
 </div>`,
   data: () => ({
     title: "",
@@ -51,7 +53,8 @@ export default {
     gone: false,
     unsent: 0,
     notices: [],
-    undo: null,
+    undo: [], // deleted cells, the latest last
+    adding: [], // cells asked for that are not there yet
     spoken: "",
     clock: { now: performance.now() },
   }),
@@ -60,6 +63,17 @@ export default {
       if (!this.up) return "offline";
       if (this.engine !== "here") return "engine-away";
       return this.live && this.seq !== null ? "live" : "catching-up";
+    },
+    // What was asked for while nobody can answer.
+    promised() {
+      if ((this.up && !this.unsent) || !this.adding.length) return "";
+      return `${counted(this.adding.length)} will be added when the connection is back.`;
+    },
+    deleted() {
+      if (!this.undo.length) return "";
+      const due = this.undo.filter((id) => this.order.includes(id)).length;
+      if (due && (!this.up || this.unsent)) return `${counted(due)} will be deleted when the connection is back.`;
+      return `${counted(this.undo.length)} deleted.`;
     },
     runs() {
       const cells = this.order.map((id) => this.cells.get(id));
@@ -86,10 +100,15 @@ export default {
     this.cells = new Map();
     this.pinned = false; // whether the reader stands at the page's tail
     this.touched = new Set();
-    this.focusing = null;
+    this.focusing = this.from = null;
+    this.fresh = recall("nightbook.new") === this.notebook; // just made here: the person wants to type
+    remember("nightbook.new", null);
     this.page = markRaw(this.deeds());
     this.commands = new Commands(this.notebook, {
-      failed: (command, detail) => this.refused(command.id, detail, command.cell_id),
+      failed: (command, detail) => {
+        if (command.kind === "delete_cell") this.undo = this.undo.filter((id) => id !== command.cell_id);
+        this.refused(command.id, detail, command.cell_id);
+      },
       waiting: (count) => (this.unsent = count),
     });
     this.link = new Link({
@@ -157,10 +176,13 @@ export default {
       } else {
         cell = this.made(id, source, version);
         this.cells.set(id, cell);
+        if (this.fresh) this.focusing = id;
+        this.fresh = false;
       }
       this.fields(cell, fields);
       cell.shown = false;
       this.stale?.delete(id);
+      this.adding = this.adding.filter((other) => other !== id);
       const typed = command && view.beside ? this.answered(command, view.beside, cell) : null;
       if (this.stale) this.arriving.push(id);
       else this.order = placed(this.order, id, after);
@@ -170,8 +192,11 @@ export default {
       this.order = placed(this.order, id, after);
     },
     on_remove({ id }) {
+      const held = this.cells.get(id)?.view?.$el.contains(document.activeElement);
+      const at = this.order.indexOf(id);
       this.drop(id);
       this.order = this.order.filter((other) => other !== id);
+      if (held) this.take(this.order[at] ?? this.order[at - 1]);
     },
     on_cell({ id, set }) {
       const cell = this.cells.get(id);
@@ -243,6 +268,7 @@ export default {
       if (typed !== cell.source.local) cell.source.type(typed);
       if (focused) {
         this.focusing = cell.id;
+        this.from = area;
         this.page.caret = caret;
       }
       return typed;
@@ -258,6 +284,7 @@ export default {
       remember(cell.draftKey, null);
     },
     refused(command, reason, cellId) {
+      this.adding = this.adding.filter((id) => id !== cellId);
       const cell = [...this.cells.values()].find((known) => known.source.flight?.command === command);
       if (cell) {
         cell.source.refused(reason);
@@ -300,8 +327,28 @@ export default {
       document.title = `${sign}${this.title || "Notebook"} · Nightbook`;
     },
     restore() {
-      this.commands.send("restore_cell", { cell_id: this.undo });
-      this.undo = null;
+      const id = this.undo.pop();
+      this.commands.send("restore_cell", { cell_id: id });
+      this.focusing = id;
+      this.page.caret = null;
+      this.keepUndo();
+    },
+    // Nothing comes of it yet: the focus goes to the words that say so, for a key pressed now must not ask again.
+    async wait() {
+      await nextTick();
+      this.from = this.$refs.bar ?? null;
+      this.from?.focus({ preventScroll: true });
+    },
+    keepUndo() {
+      clearTimeout(this.forgetting);
+      this.forgetting = setTimeout(() => (this.undo = []), UNDO);
+    },
+    // The focus goes to a cell, or to what can make one.
+    async take(id) {
+      await nextTick();
+      const view = this.cells.get(id)?.view;
+      if (view) view.take();
+      else this.$refs.add.querySelector("button").focus();
     },
 
     // What a person can do; cells and the head call these.
@@ -315,7 +362,8 @@ export default {
         takeFocus: (id) => {
           if (this.focusing !== id) return false;
           this.focusing = null;
-          return true;
+          const at = document.activeElement; // who types somewhere else by now is left there
+          return at === this.from || !at.matches("textarea, input, [contenteditable]");
         },
         run: async (cell) => {
           cell.asked = true;
@@ -325,7 +373,8 @@ export default {
         stop: (cell) => send("stop", { cell_id: cell.id }),
         next: (cell) => {
           const next = this.cells.get(this.order[this.order.indexOf(cell.id) + 1]);
-          next?.view?.focus();
+          if (next) next.view?.focus();
+          else this.page.add("python", cell.id);
         },
         input: (cell, text) => {
           const input = cell.input?.id ?? null;
@@ -340,9 +389,8 @@ export default {
         remove: (cell) => {
           cell.source.send();
           send("delete_cell", { cell_id: cell.id });
-          this.undo = cell.id;
-          clearTimeout(this.forgetting);
-          this.forgetting = setTimeout(() => (this.undo = null), 20000);
+          this.undo = [...this.undo.filter((id) => id !== cell.id), cell.id];
+          this.keepUndo();
         },
         kind: (cell, kind) => {
           cell.source.send();
@@ -351,7 +399,10 @@ export default {
         add: (kind, after, source = "") => {
           const id = freshId();
           this.focusing = id;
+          this.from = document.activeElement;
           this.page.caret = null;
+          this.adding = [...this.adding, id];
+          if (!this.up && source === "") this.wait();
           send("add_cell", { cell_kind: kind, source, cell_id: id, ...(after === undefined ? {} : { after }) });
         },
         runAll: async (until) => {
@@ -366,6 +417,10 @@ export default {
     },
   },
 };
+
+function counted(cells) {
+  return cells === 1 ? "Cell" : `${cells} cells`;
+}
 
 function placed(order, id, after) {
   const rest = order.filter((other) => other !== id);

@@ -175,6 +175,12 @@ export default {
         this.$el.scrollIntoView({ block: "nearest" });
       });
     },
+    // The focus, without beginning to edit a text that is there.
+    take() {
+      if (this.cell.kind === "markdown" && !this.editing) this.$refs.rendered.focus();
+      else if (matchMedia("(hover: none)").matches) this.$el.querySelector("button").focus(); // no keyboard over half the screen
+      else this.focus();
+    },
     key(event) {
       if (event.isComposing) return;
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) {
