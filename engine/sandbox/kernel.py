@@ -6,6 +6,10 @@ cancelled.
 
 What people know from Jupyter holds: `sys.exit()` ends the cell and not the kernel. So do `exit()` and `quit()` here (in
 Jupyter they take the kernel, and the variables, with them).
+
+What a thread or task prints after its cell's end belongs to the cell that runs then, and is lost when none does: an
+ended run takes no more records. It is not told by the thread's first cell, because the threads of a pool outlive the
+cell that started them and work for the later ones, whose output would be lost instead.
 """
 
 import asyncio

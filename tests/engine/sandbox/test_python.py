@@ -253,6 +253,18 @@ async def test_what_prints_between_cells_or_after_the_end_crashes_nothing(notebo
         assert notebook.of(run)[-1]["t"] == "ended"
 
 
+@pytest.mark.parametrize(
+    "work",
+    ["list(pool.map(print, ['pooled']))", "await asyncio.get_running_loop().run_in_executor(None, print, 'pooled')"],
+)
+async def test_threads_of_an_earlier_cell_print_into_the_cell_they_work_for(notebook: Notebook, work: str) -> None:
+    begin = "import asyncio, concurrent.futures as f\npool = f.ThreadPoolExecutor(1)\n"
+    _, text = await notebook.run("python", begin + work)
+    assert text == "pooled\n"
+    _, text = await notebook.run("python", work)
+    assert text == "pooled\n"
+
+
 async def test_stdin_stdout_objects_behave_as_scripts_expect(notebook: Notebook) -> None:
     code = (
         "import sys, subprocess\n"
