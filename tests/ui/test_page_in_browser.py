@@ -237,6 +237,8 @@ def test_what_is_asked_for_offline_is_promised_once(page: Page, site: Site) -> N
     page.evaluate("window.socket.io.engine.close()")
     expect(page.get_by_test_id("feed-state")).to_have_attribute("data-state", "offline")
     page.get_by_test_id("cell-add-python").click()
+    expect(page.locator(".chip", has_text="not sent yet")).to_be_visible()
+    expect(page.locator(".q-loading-bar[aria-hidden=false]")).to_have_count(0)
     expect(page.locator(".undo")).to_contain_text("Cell will be added when the connection is back.")
     page.keyboard.type("x y")
     page.get_by_test_id("cell").first.hover()
@@ -318,8 +320,9 @@ def test_a_title_is_renamed_in_place(page: Page, site: Site) -> None:
     expect(page).to_have_title("New name · Nightbook")
 
 
-def test_an_unknown_notebook_is_a_friendly_404(page: Page, site: Site) -> None:
-    answer = page.goto(f"{site.address}/n/nonesuch")
+@pytest.mark.parametrize("path", ["/n/nonesuch", "/foo", "/foo/bar?x=1"])
+def test_an_unknown_address_is_a_friendly_404(page: Page, site: Site, path: str) -> None:
+    answer = page.goto(site.address + path)
     assert answer is not None
     assert answer.status == 404
     page.get_by_role("link", name="All notebooks").click()
@@ -361,6 +364,10 @@ def test_nothing_is_wider_than_the_screen_and_every_button_has_a_name(browser: B
         nameless = """[...document.querySelectorAll("button, select, input, textarea, a")].filter(
             (node) => !(node.ariaLabel || node.textContent.trim() || node.labels?.length)).length"""
         assert page.evaluate(nameless) == 0
+        assert page.evaluate("[document.documentElement.lang, document.querySelectorAll('main').length]") == [
+            "en-US",
+            1,
+        ]
     context.close()
 
 

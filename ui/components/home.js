@@ -16,7 +16,7 @@ export default {
     <span v-if="!up || away" class="chip off" role="status"><span class="dot"></span>{{ up ? 'Database away' : 'Offline' }}</span>
     <button type="button" class="main" data-testid="notebook-new" :disabled="making" @click="make">New notebook</button>
   </header>
-  <main class="page" aria-label="Notebooks">
+  <div class="page">
     <p v-for="notice in notices" :key="notice.key" class="note" role="alert">{{ notice.text }}</p>
     <nav class="tabs" aria-label="Which notebooks">
       <button type="button" :aria-pressed="!archived" @click="show(false)">Notebooks</button>
@@ -48,7 +48,7 @@ export default {
         <p>Start one, run a cell, close the tab. The work goes on, and the page shows what you missed.</p>
         <button type="button" class="main" :disabled="making" @click="make">New notebook</button></template>
     </div>
-  </main>
+  </div>
 </div>`,
   data: () => ({
     STATES,

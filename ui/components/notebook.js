@@ -23,7 +23,7 @@ export default {
     :unsent="unsent" :page="page"></nb-head>
   <div v-if="gone" class="page empty" role="alert"><h2>This notebook is not here any more</h2>
     <p><a href="/">All notebooks</a></p></div>
-  <main v-else class="page" aria-label="Notebook">
+  <div v-else class="page">
     <p class="unseen" role="status" aria-live="polite">{{ spoken }}</p>
     <div v-for="notice in notices" :key="notice.key" class="note" role="alert">{{ notice.text }}
       <button type="button" class="ghost" @click="dismiss(notice)">Dismiss</button></div>
@@ -35,7 +35,7 @@ export default {
       <button type="button" data-testid="cell-add-shell" @click="page.add('shell')">+ Shell</button>
       <button type="button" data-testid="cell-add-markdown" @click="page.add('markdown')">+ Text</button>
     </div>
-  </main>
+  </div>
   <div v-if="undo.length || promised" ref="bar" class="undo" role="status" tabindex="-1">
     <span>{{ promised }} {{ deleted }}</span>
     <template v-if="undo.length"><button type="button" @click="restore">Undo</button>

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 def register(feed: Feed) -> None:
     """Registers `/`."""
 
-    @ui.page("/", title="Nightbook")
+    @ui.page("/", title="Nightbook", language="en-US")
     def home_page(client: Client) -> None:
         view = HomeView()
         watcher = HomeWatcher(feed, view.run_method)

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 def register(feed: Feed) -> None:
     """Registers `/n/{notebook_id}`."""
 
-    @ui.page("/n/{notebook_id}", title="Notebook · Nightbook")
+    @ui.page("/n/{notebook_id}", title="Notebook · Nightbook", language="en-US")
     async def notebook_page(request: Request, client: Client, notebook_id: str) -> Response | None:
         member = request.scope.get("nightbook.member", "owner")
         if not await _known(feed, notebook_id, member):
