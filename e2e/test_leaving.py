@@ -104,7 +104,7 @@ def test_two_persons_see_the_same(notebook: Notebook, visit: Visit) -> None:
 @pytest.mark.timeout(240)
 def test_nobody_is_there_for_long(api: Api, visitor: Visitor) -> None:
     """No time limit ends a run because nobody looks: not of the feed, not of the sandbox, not of the engine."""
-    lines, pause = (1500, 0.05) if SOAK else (300, 0.04)
+    lines, pause = (2000, 0.05) if SOAK else (300, 0.04)
     notebook = api.notebook(("python", counting(lines, pause)))
     begin(visitor, notebook).close()
     pass_time(LONG_AWAY, "nobody is there")
