@@ -126,6 +126,7 @@ def main() -> None:
     """Serves on a free port of this machine and says which."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()
     print(listener.getsockname()[1], flush=True)
     server = uvicorn.Server(uvicorn.Config(build(), log_level="warning", ws_max_size=4 * 1024 * 1024))
     asyncio.run(server.serve(sockets=[listener]))

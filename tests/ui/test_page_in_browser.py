@@ -371,6 +371,55 @@ def test_nothing_is_wider_than_the_screen_and_every_button_has_a_name(browser: B
     context.close()
 
 
+def test_a_title_of_nothing_has_words_and_a_long_one_shows_its_beginning(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"), title="   ")
+    page.goto(site.address)
+    row = page.locator(f"[data-notebook-id='{notebook}']")
+    expect(row.get_by_role("link", name="Untitled notebook")).to_be_visible()
+    opened(page, site, notebook)
+    title = page.get_by_test_id("notebook-title")
+    expect(title).to_have_text("Untitled notebook")
+    title.fill("word " * 60)
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    eventually(page, lambda: title.evaluate("node => node.scrollLeft === 0 && node.scrollWidth > node.clientWidth"))
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_head_tells_what_it_knows_and_no_more(browser: Browser, site: Site, width: int) -> None:
+    notebook = site.notebook(("python", "input()"), ("python", "x"))
+    site.start(notebook)
+    ask = {"event": "asked", "cell_id": "c0", "run_id": "r0", "input": "i1", "prompt": "", "password": False}
+    site.write((notebook, "input", ask))
+    context = browser.new_context(viewport={"width": width, "height": 844})
+    page = context.new_page()
+    opened(page, site, notebook)
+    expect(page.locator(".chip.wait")).to_have_text("1 waits for you")
+    expect(page.locator(".chip", has_text="Running")).to_have_count(0)
+    site.start(notebook, "c1", "r1")
+    running = page.locator(".chip", has_text="Running")
+    expect(running).to_contain_text("keeps going if you leave")
+    context.set_offline(True)
+    page.evaluate("window.socket.io.engine.close()")
+    expect(running).to_contain_text("when last seen")
+    expect(running).not_to_contain_text("keeps going")
+    clock = running.locator(".clock").text_content()
+    page.get_by_test_id("cell-add-python").click()
+    expect(page.locator(".chip", has_text="not sent yet")).to_be_visible()
+    page.evaluate("() => new Promise((done) => setTimeout(done, 1500))")
+    assert running.locator(".clock").text_content() == clock
+    for chip in page.locator(".chip:visible").all():
+        box = chip.bounding_box()
+        assert box
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    if width == 390:
+        first = page.get_by_test_id("feed-state").bounding_box()
+        assert first
+        assert first["x"] < 20
+    context.close()
+
+
 def test_pages_ask_no_other_host(page: Page, site: Site) -> None:
     asked: set[str] = set()
     page.on("request", lambda request: asked.add(request.url.split("/")[2]))

@@ -30,13 +30,13 @@ export default {
           <button type="button" class="ghost" @click="named(row)">Cancel</button>
         </form>
         <template v-else>
-          <a class="name" :href="'/n/' + encodeURIComponent(row.id)">{{ row.title || 'Untitled notebook' }}</a>
+          <a class="name" :href="'/n/' + encodeURIComponent(row.id)">{{ name(row) }}</a>
           <span v-if="STATES[row.state]" class="chip" :class="{ run: row.state === 'running', wait: row.state === 'waiting', bad: row.state === 'error' }">
             <span class="dot"></span>{{ row.waiting > 1 ? row.waiting + ' wait for you' : STATES[row.state] }}</span>
           <span class="when">{{ when(row) }}</span>
           <span class="tools">
-            <button type="button" class="ghost" :aria-label="'Rename ' + row.title" @click="ask(row)">Rename</button>
-            <button type="button" class="ghost" :aria-label="(archived ? 'Take back ' : 'Archive ') + row.title" @click="archive(row)">
+            <button type="button" class="ghost" :aria-label="'Rename ' + name(row)" @click="ask(row)">Rename</button>
+            <button type="button" class="ghost" :aria-label="(archived ? 'Take back ' : 'Archive ') + name(row)" @click="archive(row)">
               {{ archived ? 'Take back' : 'Archive' }}</button>
           </span>
         </template>
@@ -101,6 +101,9 @@ export default {
       this.loaded = false;
       this.renaming = null;
       if (this.link.up) this.hello();
+    },
+    name(row) {
+      return row.title.trim() || "Untitled notebook";
     },
     when(row) {
       return ago(row.ago + (this.now - this.receivedAt) / 1000);

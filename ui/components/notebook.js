@@ -42,7 +42,7 @@ export default {
       <button type="button" class="ghost" aria-label="Dismiss" @click="undo = []">✕</button></template></div>
 </div>`,
   data: () => ({
-    title: "",
+    title: null,
     archived: false,
     sandbox: { state: "asleep", kernel: "none", isolation: null, reason: null },
     order: [],
@@ -64,6 +64,10 @@ export default {
       if (this.engine !== "here") return "engine-away";
       return this.live && this.seq !== null ? "live" : "catching-up";
     },
+    // Clocks stand still while nobody can tell what runs.
+    ticks() {
+      return this.runs.busy && this.feed !== "offline" && this.feed !== "engine-away";
+    },
     // What was asked for while nobody can answer.
     promised() {
       if ((this.up && !this.unsent) || !this.adding.length) return "";
@@ -78,20 +82,21 @@ export default {
     runs() {
       const cells = this.order.map((id) => this.cells.get(id));
       const running = cells.filter((cell) => ACTIVE.includes(cell.state));
+      const going = running.filter((cell) => cell.state !== "waiting");
       return {
-        running: running.length,
+        going: going.length,
         queued: cells.filter((cell) => cell.state === "queued").length,
         waiting: cells.filter((cell) => cell.state === "waiting").length,
-        since: running.length ? Math.min(...running.map((cell) => cell.startedAt ?? Infinity)) : null,
+        since: going.length ? Math.min(...going.map((cell) => cell.startedAt ?? Infinity)) : null,
         busy: running.length > 0,
       };
     },
   },
   watch: {
-    "runs.busy"(busy) {
+    ticks(on) {
       clearInterval(this.ticking);
-      this.clock.now = performance.now();
-      if (busy) this.ticking = setInterval(() => (this.clock.now = performance.now()), 500);
+      if (on || !this.runs.busy) this.clock.now = performance.now();
+      if (on) this.ticking = setInterval(() => (this.clock.now = performance.now()), 500);
     },
     title: "name",
     runs: "name",
@@ -324,7 +329,7 @@ export default {
     },
     name() {
       const sign = this.runs.waiting ? "Waits: " : this.runs.busy ? "Running: " : "";
-      document.title = `${sign}${this.title || "Notebook"} · Nightbook`;
+      document.title = `${sign}${this.title?.trim() || "Notebook"} · Nightbook`;
     },
     restore() {
       const id = this.undo.pop();

@@ -29,10 +29,11 @@ export default {
     title="Click to rename" spellcheck="false" @keydown.enter.prevent="$event.target.blur()"
     @keydown.esc.prevent="cancel" @blur="renamed"></h1>
   <span class="chips">
-    <span v-if="runs.busy" class="chip run"><span class="dot"></span><b>Running <span class="clock">{{ since }}</span></b>
-      <span class="promise">keeps going if you leave</span></span>
+    <span v-if="runs.going" class="chip busy" :class="{ run: known }"><span class="dot"></span>
+      <b>Running <span class="clock">{{ since }}</span></b>
+      <span v-if="known" class="promise">keeps going if you leave</span><span v-else>when last seen</span></span>
     <span v-else-if="runs.queued" class="chip"><span class="dot"></span>{{ runs.queued }} queued</span>
-    <span v-if="runs.waiting" class="chip wait"><span class="dot"></span>{{ runs.waiting }} waits for you</span>
+    <span v-if="runs.waiting" class="chip wait"><span class="dot"></span>{{ runs.waiting }} {{ runs.waiting === 1 ? 'waits' : 'wait' }} for you</span>
     <span v-if="archived" class="chip">Archived <button type="button" class="ghost" @click="page.unarchive()">Take it back</button></span>
     <span class="chip" data-testid="sandbox-state" :data-state="sandbox.state" :data-kernel="sandbox.kernel" :title="boxTitle">{{ box }}</span>
     <span class="chip" :class="{ live: feed === 'live', off: feed !== 'live' }" data-testid="feed-state" :data-seq="seq ?? ''"
@@ -49,6 +50,12 @@ export default {
 <p v-if="sandbox.isolation === 'process'" class="warn" role="note">Not isolated: code can read what the server's user can.</p>`,
   data: () => ({ FEED }),
   computed: {
+    known() {
+      return this.feed !== "offline" && this.feed !== "engine-away";
+    },
+    name() {
+      return this.title === null ? "" : this.title.trim() || "Untitled notebook";
+    },
     since() {
       return Number.isFinite(this.runs.since) ? duration(Math.max(0, this.clock.now - this.runs.since)) : "";
     },
@@ -73,17 +80,18 @@ export default {
   methods: {
     draw() {
       const node = this.$refs.title;
-      if (document.activeElement !== node) node.textContent = this.title;
+      if (document.activeElement !== node) node.textContent = this.name;
     },
     cancel() {
-      this.$refs.title.textContent = this.title;
+      this.$refs.title.textContent = this.name;
       this.$refs.title.blur();
     },
     renamed() {
       const node = this.$refs.title;
       const title = node.textContent.replace(/\s+/g, " ").trim().slice(0, 300);
-      if (title && title !== this.title) this.page.rename(title);
-      node.textContent = title || this.title;
+      if (title && title !== this.name) this.page.rename(title);
+      node.textContent = title || this.name;
+      node.scrollLeft = 0;
     },
   },
 };
