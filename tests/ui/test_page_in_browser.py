@@ -111,6 +111,7 @@ def test_what_was_typed_on_while_an_edit_was_on_its_way_makes_no_second_cell(
     opened(page, site, notebook)
     area = page.get_by_test_id("cell-source").first
     area.evaluate("node => { node.focus(); node.setSelectionRange(8, 8); }")
+    known = len(site.commands("edit_cell"))
     page.keyboard.type("# one\n")
     drawn(page, 4)
     page.evaluate("() => new Promise((done) => setTimeout(done, 500))")
@@ -132,12 +133,31 @@ def test_what_was_typed_on_while_an_edit_was_on_its_way_makes_no_second_cell(
     opened(page, site, notebook)
     whole = f"# begin\n# one\n# two\n# three\n# end{elsewhere}"
     expect(area).to_have_value(whole)
-    eventually(page, lambda: "three" in site.commands("edit_cell")[-1]["insert"])
+    eventually(page, lambda: any("three" in edit["insert"] for edit in site.commands("edit_cell")[known:]))
     drafts = "Object.keys(sessionStorage).filter((key) => key.startsWith('nightbook.draft')).length"
     eventually(page, lambda: page.evaluate(drafts) == 0)
     page.reload()
     expect(area).to_have_value(whole)
     expect(page.get_by_test_id("cell")).to_have_count(2)
+
+
+def test_an_edit_from_elsewhere_during_a_flight_keeps_what_was_typed_since(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "# begin\n# end"))
+    opened(page, site, notebook)
+    area = page.get_by_test_id("cell-source")
+    area.evaluate("node => { node.focus(); node.setSelectionRange(8, 8); }")
+    known = len(site.commands("edit_cell"))
+    site.call("POST", "/refuse/503/1000")
+    page.keyboard.type("# one\n")
+    expect(page.locator(".chip", has_text="not sent yet")).to_be_visible()
+    page.keyboard.type("# two\n")
+    site.write((notebook, "cell", {"event": "edited", "cell_id": "c0", "at": 13, "insert": "!", "by": "another"}))
+    whole = "# begin\n# one\n# two\n# end!"
+    expect(area).to_have_value(whole)
+    site.call("POST", "/refuse/503/0")
+    eventually(page, lambda: any("two" in edit["insert"] for edit in site.commands("edit_cell")[known:]))
+    page.reload()
+    expect(area).to_have_value(whole)
 
 
 def test_a_source_over_512_kib_is_told_and_not_sent(page: Page, site: Site) -> None:
