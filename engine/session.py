@@ -161,6 +161,12 @@ class Session:
                 drafts += self._ended_lost(run, reason)
         return drafts
 
+    def _let_go(self) -> Sandbox | None:
+        """The sandbox, which is ours no more; what was still to be asked of it is asked of no other."""
+        sandbox, self._sandbox = self._sandbox, None
+        self._requests.clear()
+        return sandbox
+
     def _kernel_left(self) -> str:
         """What a sandbox that is gone leaves of its kernel: variables that are gone, where there were any."""
         return "none" if self.notebook.sandbox.kernel == "none" else "gone"
@@ -216,8 +222,7 @@ class Session:
 
     async def _sleep(self) -> bool:
         """Idle for long enough: first the sandbox goes, then the engine. True when it sleeps."""
-        if self._sandbox is not None:
-            sandbox, self._sandbox = self._sandbox, None
+        if (sandbox := self._let_go()) is not None:
             with trio.move_on_after(REQUEST_SECONDS):
                 await sandbox.shutdown()
             await sandbox.aclose()
@@ -365,7 +370,7 @@ class Session:
             if isinstance(news, Sandbox):
                 await self._commit(self._joined(news))
                 continue
-            sandbox, self._sandbox = self._sandbox, None
+            sandbox = self._let_go()
             if sandbox is not None:
                 await self._take_records()
                 await sandbox.aclose()
@@ -410,6 +415,8 @@ class Session:
                 continue
             except Fenced:
                 raise
+            except trio.ClosedResourceError:
+                continue
             except SandboxError as error:  # that it is lost, the reader tells
                 log.warning("notebook %s: %s: %s", self.id, name, error)
             if self._requests and self._requests[0] == (name, args):
@@ -424,6 +431,8 @@ class Session:
                 self._wake.set()
         except Fenced:
             raise
+        except trio.ClosedResourceError:
+            return  # closed by the loop itself: the notebook goes to sleep, or the sandbox was lost already
         except SandboxError as lost:
             if sandbox is self._sandbox:
                 self._sandbox_news.append(lost)

@@ -25,8 +25,9 @@ from engine.supervisor import Supervisor
 class Hand:
     """Asks for things as the web half would, by rows, and reads frames as a viewer would."""
 
-    def __init__(self, journal: Journal, folder: Path) -> None:
+    def __init__(self, journal: Journal, folder: Path, supervisor: Supervisor | None = None) -> None:
         self.journal = journal
+        self.supervisor = supervisor
         self.folder = folder
 
     async def sql(self, statement: str, *args: Any) -> Any:
@@ -105,7 +106,7 @@ async def worker(
     supervisor = Supervisor(
         journal, config, folder / "workers", poll=poll, sandbox_idle=sandbox_idle, kernel_idle=kernel_idle
     )
-    hand = Hand(journal, folder)
+    hand = Hand(journal, folder, supervisor)
     await journal.start(supervisor.hint)
     try:
         async with trio.open_nursery() as nursery:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from engine.sandbox.client import alive
 from engine.store import reading
 from tests.engine.engine_run import text_of, worker
 
@@ -199,16 +200,23 @@ async def test_a_run_whose_sandbox_died_meanwhile_ends_with_the_truth(database: 
 
 
 @pytest.mark.trio
-async def test_an_idle_notebook_sleeps_and_leaves_no_process(database: str, tmp_path: Path) -> None:
+async def test_a_notebook_that_sleeps_is_no_process_and_no_task_and_wakes_again(database: str, tmp_path: Path) -> None:
     async with worker(database, tmp_path, sandbox_idle=0.3, kernel_idle=0.3) as hand:
-        notebook_id, [cell] = await hand.create(("python", "x = 1"))
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        notebook_id, [cell, again] = await hand.create(("python", "x = 1"), ("python", "print('awake')"))
         await hand.ask(notebook_id, "run_cell", cell_id=cell)
         assert await hand.ended(notebook_id, cell) == "done"
         notebook = await hand.until(notebook_id, lambda n: n.sandbox.state == "asleep")
         assert notebook.sandbox.kernel == "gone", "people are told that variables are gone"
-        from engine.sandbox.client import alive
-
         assert not alive(tmp_path / "sandboxes" / notebook_id)
+        assert hand.supervisor is not None
+        with trio.fail_after(10):
+            while hand.supervisor.statistics()["sessions"] or trio.lowlevel.current_statistics().tasks_living > tasks:
+                await trio.sleep(0.01)
+        assert [row["owner"] for row in await hand.sql("SELECT owner FROM notebook")] == [None]
+        await hand.ask(notebook_id, "run_cell", cell_id=again)
+        assert await hand.ended(notebook_id, again) == "done"
+        assert "awake" in text_of(await hand.notebook(notebook_id), again)
 
 
 @pytest.mark.trio
