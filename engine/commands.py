@@ -182,6 +182,14 @@ def parse(value: Any) -> Command:
     return command
 
 
+def cells_named(command: Command) -> list[str]:
+    """The cells that a command is about, and which must therefore exist. Where to put one is not among them."""
+    if isinstance(command, AddCell):
+        return []
+    named = [getattr(command, "cell_id", None), getattr(command, "until", None)]
+    return [cell_id for cell_id in named if cell_id is not None]
+
+
 def check_source(text: str | None) -> None:
     """Raises `TooLarge` for a source of more than `SOURCE_LIMIT` bytes."""
     if text is not None and len(text.encode("utf-8", "surrogatepass")) > SOURCE_LIMIT:

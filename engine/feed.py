@@ -239,6 +239,12 @@ class Feed:
         """Frames from the journal, at most about `limit_bytes`, at least one when there is one."""
         return await reading.frames(self.pool, notebook_id, after, size=limit_bytes)
 
+    async def expect_cell(self, notebook_id: str, cell_id: str) -> None:
+        """Raises `UnknownNotebook` or `asking.UnknownCell`; asks the database only about cells not seen here."""
+        channel = self._channels.get(notebook_id)
+        if channel is None or cell_id not in channel.notebook.cells:
+            await asking.expect_cell(self.pool, notebook_id, cell_id)
+
     # The list of notebooks
 
     async def notebooks(self, archived: bool = False) -> list[NotebookRow]:

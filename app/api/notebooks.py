@@ -144,6 +144,8 @@ def router(feed: Feed) -> APIRouter:
     )
     async def command(notebook_id: str, request: Request) -> CommandTaken:
         wanted = await asyncio.to_thread(commands.parse, await body_of(request))
+        for cell_id in commands.cells_named(wanted):
+            await feed.expect_cell(notebook_id, cell_id)
         body = wanted.model_dump(mode="json", exclude_defaults=True)
         await asking.ask(feed.pool, notebook_id, member(request), wanted.id, body)
         return CommandTaken(id=wanted.id)

@@ -15,7 +15,7 @@ from starlette.routing import Match
 
 from engine.commands import Invalid, TooLarge
 from engine.feed import UnknownNotebook
-from engine.store.asking import IdReused
+from engine.store.asking import IdReused, UnknownCell
 from engine.store.steps import UNREACHABLE
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {"application/problem+json": {"schema": Problem.model_json_schema()}}}
     for status, text in (
         (401, "Not logged in"),
-        (404, "No such notebook or blob"),
+        (404, "No such notebook, cell or blob"),
         (409, "The id was used before for something else"),
         (413, "Too large"),
         (422, "Malformed; the fields are named"),
@@ -63,6 +63,10 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(UnknownNotebook)
     async def _unknown(_: Request, error: Exception) -> JSONResponse:
+        return problem(404, str(error))
+
+    @app.exception_handler(UnknownCell)
+    async def _unknown_cell(_: Request, error: Exception) -> JSONResponse:
         return problem(404, str(error))
 
     @app.exception_handler(IdReused)

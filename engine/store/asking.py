@@ -68,6 +68,33 @@ async def ask(pool: Db, notebook_id: str, by: str, command_id: str, body: dict[s
         raise IdReused(f"command id {command_id!r} was used before with another body; make a new id")
 
 
+class UnknownCell(Exception):
+    """There is no cell of this id in the notebook, nor has there ever been one."""
+
+    def __init__(self, notebook_id: str, cell_id: str) -> None:
+        super().__init__(f"there is no cell {cell_id!r} in notebook {notebook_id!r}")
+
+
+CELL_KNOWN = """
+SELECT EXISTS (SELECT 1 FROM notebook WHERE id = $1) AS notebook,
+       EXISTS (SELECT 1 FROM frame WHERE notebook_id = $1 AND kind = 'cell' AND cell_id = $2)
+       OR EXISTS (SELECT 1 FROM command WHERE notebook_id = $1 AND NOT consumed AND body->>'cell_id' = $2
+                  AND body->>'kind' = 'add_cell') AS cell
+"""
+
+
+async def expect_cell(pool: Db, notebook_id: str, cell_id: str) -> None:
+    """Raises `UnknownNotebook` or `UnknownCell`. One that was deleted, or is still to be added, counts as known:
+
+    what becomes of a command for it is the engine's to say.
+    """
+    row = await pool.fetchrow(CELL_KNOWN, notebook_id, cell_id)
+    if row is None or not row["notebook"]:
+        raise UnknownNotebook(notebook_id)
+    if not row["cell"]:
+        raise UnknownCell(notebook_id, cell_id)
+
+
 async def waiting(pool: Db, notebook_id: str, limit: int = 200) -> list[WaitingCommand]:
     """Commands not yet taken, in the order in which they were asked."""
     rows = await pool.fetch(

@@ -76,14 +76,26 @@ def test_nobody_without_the_token(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["run_cell", "edit_cell", "move_cell", "delete_cell", "restore_cell"])
-def test_a_command_for_an_unknown_cell_is_taken_and_refused_by_the_engine(notebook: Notebook, kind: str) -> None:
-    """Whether a cell is there is for the engine to say: it may be on its way, or just gone."""
-    more = {"source": "x"} if kind == "edit_cell" else {}
-    command_id = notebook.ask(kind, cell_id="no-such-cell", **more)
+def test_a_command_for_an_unknown_cell_is_a_404_that_names_it(
+    client: httpx.Client, notebook: Notebook, kind: str
+) -> None:
+    body = {"id": f"unknown-{kind}", "kind": kind, "cell_id": "no-such-cell"}
+    assert_problem(post(client, notebook, body), 404, "no-such-cell")
+    assert_problem(
+        post(client, notebook, {"id": "until", "kind": "run_all", "until": "no-such-cell"}), 404, "no-such-cell"
+    )
+
+
+def test_a_cell_that_is_on_its_way_can_be_asked_for_and_one_just_gone_is_refused(notebook: Notebook) -> None:
+    """Whether a cell is still there is for the engine to say, and told as a frame."""
+    notebook.ask("add_cell", cell_id="new", source="1")
+    notebook.ask("edit_cell", cell_id="new", source="2")
+    notebook.ask("delete_cell", cell_id="new")
+    command_id = notebook.ask("run_cell", cell_id="new")
     found = until(lambda: [f for f in notebook.frames() if f["command_id"] == command_id], "an answer")
     assert [frame["kind"] for frame in found] == ["refused"]
-    assert found[0]["body"]["command"] == kind
-    assert "no-such-cell" in found[0]["body"]["reason"]
+    assert found[0]["body"]["command"] == "run_cell"
+    assert "new" in found[0]["body"]["reason"]
 
 
 # What is malformed
