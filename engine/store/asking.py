@@ -84,9 +84,9 @@ SELECT EXISTS (SELECT 1 FROM notebook WHERE id = $1) AS notebook,
 
 
 async def expect_cell(pool: Db, notebook_id: str, cell_id: str) -> None:
-    """Raises `UnknownNotebook` or `UnknownCell`. One that was deleted, or is still to be added, counts as known:
+    """Raises `UnknownNotebook` or `UnknownCell`.
 
-    what becomes of a command for it is the engine's to say.
+    A cell that was deleted, or is still to be added, counts as known: what a command does to it is the engine's to say.
     """
     row = await pool.fetchrow(CELL_KNOWN, notebook_id, cell_id)
     if row is None or not row["notebook"]:
