@@ -115,21 +115,20 @@ def test_what_was_typed_on_while_an_edit_was_on_its_way_makes_no_second_cell(
     page.keyboard.type("# one\n")
     drawn(page, 4)
     page.evaluate("() => new Promise((done) => setTimeout(done, 500))")
-    page.context.set_offline(True)
+    site.call("POST", "/refuse/503/1000")  # whatever the page sends from here on, however late, the site has it from us
     page.keyboard.type("# two\n")
     kept = f"JSON.parse(sessionStorage.getItem('nightbook.commands.{notebook}'))"
     [waiting] = eventually(page, lambda: page.evaluate(kept))
     page.keyboard.type("# three\n")
     page.goto("about:blank")
-    path = f"/api/v1/notebooks/{notebook}/commands"
     if arrived:
-        site.call("POST", path, waiting)
+        site.call("POST", "/refuse/503/0")
+        site.call("POST", f"/api/v1/notebooks/{notebook}/commands", waiting)
     else:
         site.call("POST", "/refuse/503/4")  # the page is whole before its edit goes
     if elsewhere:
         end = len("# begin\n# one\n# end") + (len("# two\n") if arrived else 0)
         site.write((notebook, "cell", {"event": "edited", "cell_id": "c0", "at": end, "insert": "!", "by": "another"}))
-    page.context.set_offline(False)
     opened(page, site, notebook)
     whole = f"# begin\n# one\n# two\n# three\n# end{elsewhere}"
     expect(area).to_have_value(whole)
