@@ -167,7 +167,7 @@ def _queue(cell: Cell, run_id: str, by: str, command_id: str, batch: str | None 
 def _run_cell(notebook: Notebook, command: c.RunCell, by: str) -> Plan:
     cell = _cell(notebook, command.cell_id)
     if cell.kind not in CODE:
-        raise Refused("a text cell does not run")
+        raise Refused("a text cell does not run" if cell.kind == "markdown" else "no model can run this cell yet")
     if cell.run_id in notebook.runs:
         raise Refused("the cell runs or is queued already")
     run_id = command.run_id or new_id()

@@ -22,7 +22,10 @@ BODY_LIMIT = 256 * 1024  # bytes of one encoded body
 
 Stream = Literal["stdout", "stderr", "traceback", "terminal"]
 Ending = Literal["done", "error", "cancelled"]
-CellKind = Literal["python", "shell", "markdown"]
+CellKind = Literal["agent", "python", "shell", "markdown"]
+Policy = Literal["ask", "edits", "all"]
+Risk = Literal["read", "write", "run", "network"]
+VerdictReason = Literal["person", "rule", "policy", "timeout", "no_operator", "cancelled", "changed", "unused"]
 
 
 class Body(BaseModel):
@@ -34,8 +37,13 @@ class Body(BaseModel):
 class SessionBody(Body):
     """The notebook and its engine: created, renamed, archived …; woke, resumed, slept; the sandbox's state."""
 
-    event: Literal["created", "renamed", "archived", "unarchived", "woke", "resumed", "slept", "sandbox"]
+    event: Literal[
+        "created", "renamed", "archived", "unarchived", "woke", "resumed", "slept", "sandbox", "policy", "rule"
+    ]
     title: str | None = None
+    policy: Policy | None = None
+    rule: dict[str, Any] | None = None  # {"id", "tool", "words" or null, "title"}
+    removed: bool | None = None  # the rule of this id is taken back
     epoch: int | None = None
     worker: str | None = None
     state: Literal["starting", "awake", "asleep", "lost"] | None = None
@@ -67,8 +75,16 @@ class CellBody(Body):
 class RunBody(Body):
     """One execution of a cell. `ended` is the only terminal frame of a run."""
 
-    event: Literal["queued", "started", "waiting", "cancelling", "ended"]
+    event: Literal["queued", "started", "round", "retrying", "waiting", "resumed", "yielded", "cancelling", "ended"]
     batch: str | None = None
+    attempt: int | None = None  # retrying: which attempt at the round begins
+    round: int | None = None
+    rounds: int | None = None  # round: how many there may be
+    seconds: float | None = None  # round: how much working time is left
+    waits_for: Literal["input", "ask", "answer", "cell"] | None = None  # waiting
+    step: int | None = None  # ended: the step at which "go on" would resume
+    answer: str | None = None  # queued: what a follow-up or an answer says, that this run goes on with
+    follows: str | None = None  # queued: the run whose conversation this one continues
     sandbox: str | None = None
     status: Ending | None = None
     reason: str | None = None
@@ -103,6 +119,142 @@ class InputBody(Body):
     src: tuple[str, int] | None = None
 
 
+class ThoughtBody(Body):
+    """What a model says, as it comes: `text` is appended to what it said in this round. `thinking`: folded on pages."""
+
+    round: int
+    text: str
+    thinking: bool | None = None
+
+
+class SearchBody(Body):
+    """A search that the model's provider made: the query and what it found, as {"title", "url"}."""
+
+    round: int
+    query: str
+    sources: list[dict[str, Any]]
+
+
+class ToolBody(Body):
+    """A tool call, and how it ended. Every call gets exactly one result.
+
+    `arguments` are as the tool understood them; `title` is one line for people; `status` denied: a verdict said no;
+    unknown: whether it happened cannot be found out. `diff` is a unified diff; `left_out` counts bytes that `text`
+    leaves out of what the tool gave.
+    """
+
+    event: Literal["call", "begun", "result"]
+    call: str
+    round: int | None = None
+    tool: str | None = None
+    arguments: dict[str, Any] | None = None
+    title: str | None = None
+    risk: Risk | None = None
+    effect: Literal["pure", "keyed", "once"] | None = None
+    status: Literal["done", "error", "denied", "unknown", "cancelled"] | None = None
+    text: str | None = None
+    left_out: int | None = None
+    diff: str | None = None
+    ms: int | None = None
+    output: str | None = None  # begun: the run whose output frames belong to this call
+
+
+class ProgressBody(Body):
+    """How far the turn is, in its own words; `fraction` from 0 to 1."""
+
+    text: str
+    call: str | None = None
+    fraction: float | None = None
+
+
+class AskBody(Body):
+    """A tool call waits for a person: what exactly, why, and what it may touch.
+
+    `seconds`: after so long without an answer it is denied. `rule`: what an approval of "this kind" would cover, in
+    words for people; null when it cannot be given. `words`: the same for the machine.
+    """
+
+    ask: str
+    call: str
+    tool: str
+    title: str
+    command: str
+    why: str | None = None
+    touches: list[str] | None = None
+    risk: Risk | None = None
+    rule: str | None = None
+    words: list[str] | None = None
+    diff: str | None = None
+    seconds: float
+    parked: bool | None = None
+    again: str | None = None  # why the same call is asked about once more
+
+
+class VerdictBody(Body):
+    """How an ask ended; `by` of the frame is who decided. A call that needs no ask gets none."""
+
+    ask: str
+    call: str
+    verdict: Literal["approve", "deny"]
+    reason: VerdictReason
+    scope: Literal["once", "kind"] | None = None
+    message: str | None = None
+
+
+class MessageBody(Body):
+    """A follow-up for a turn that runs: queued, taken back, or taken by the turn at a round boundary."""
+
+    event: Literal["queued", "withdrawn", "taken"]
+    message: str
+    text: str | None = None
+
+
+class CheckBody(Body):
+    """An item of the checklist, new or changed. A machine ticks; only a person closes."""
+
+    item: str
+    done: bool | None = None
+
+
+class FileBody(Body):
+    """A version of a file was stored (`deleted`: it is not there any more), or why it is not kept (`skipped`)."""
+
+    path: str
+    version: int | None = None
+    bytes: int | None = None
+    sha256: str | None = None
+    mime: str | None = None
+    added: int | None = None  # lines, against the version before
+    removed: int | None = None
+    deleted: bool | None = None
+    skipped: str | None = None
+    call: str | None = None
+
+
+class DeliveredBody(Body):
+    """What a turn hands over: text (Markdown) and files, by path."""
+
+    text: str
+    files: list[str] | None = None
+
+
+class ErrorBody(Body):
+    """What went wrong in a turn: the step (from 1) and the line of the request (from 1), where they are known."""
+
+    reason: str
+    step: int | None = None
+    line: int | None = None
+
+
+class DoneBody(Body):
+    """Closes a turn's story, just before `run ended`: what it took. `ms` is working time, no waiting for people."""
+
+    rounds: int
+    calls: int
+    ms: int
+    tokens: int | None = None
+
+
 class RefusedBody(Body):
     """A command that could not be applied, and why."""
 
@@ -124,6 +276,18 @@ BODIES: dict[str, type[Body]] = {
     "input": InputBody,
     "refused": RefusedBody,
     "comment": CommentBody,
+    "thought": ThoughtBody,
+    "search": SearchBody,
+    "tool": ToolBody,
+    "progress": ProgressBody,
+    "ask": AskBody,
+    "verdict": VerdictBody,
+    "message": MessageBody,
+    "check": CheckBody,
+    "file": FileBody,
+    "delivered": DeliveredBody,
+    "error": ErrorBody,
+    "done": DoneBody,
 }
 
 

@@ -6,14 +6,16 @@ Values are shared between versions: an old `Notebook` stays valid while newer on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from engine import story
 from engine.frames import Draft, Frame
 from engine.output import Output
 from engine.splice import Edit
+from engine.story import Story
 
 EDITS_KEPT = 200  # edits of a cell that a later splice may be based on
 
@@ -38,6 +40,8 @@ class Run:
     sandbox: str | None = None
     by: str | None = None
     started_at: str | None = None
+    answer: str | None = None  # of a turn that goes on: what the person said to it
+    follows: str | None = None  # the run whose conversation it continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Cell:
     input: PendingInput | None = None
     beside: str | None = None
     edits: tuple[Edit, ...] = ()
+    story: Story = field(default_factory=Story)  # of an agent cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,10 @@ class Notebook:
     epoch: int = 0
     changed_at: str | None = None
     failed: bool = False  # the last run that ended, ended in error
+    policy: str = "ask"  # what tools may do unasked: ask (reads only), edits (files too) or all
+    rules: dict[str, dict[str, Any]] = field(default_factory=dict)  # what an approval of "this kind" covers, by id
+    checks: dict[str, bool] = field(default_factory=dict)  # the checklist: item -> ticked
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> newest version, as in its `file` frame
 
     @property
     def state(self) -> str:
@@ -181,6 +190,12 @@ def _session(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     match body.get("event"):
         case "created" | "renamed":
             return {"title": body.get("title", ""), "changed_at": frame.at.isoformat()}
+        case "policy":
+            return {"policy": body.get("policy", notebook.policy), "changed_at": frame.at.isoformat()}
+        case "rule":
+            rule = body.get("rule") or {}
+            rules = {known: kept for known, kept in notebook.rules.items() if known != rule.get("id")}
+            return {"rules": rules if body.get("removed") else {**rules, rule["id"]: rule}}
         case "archived" | "unarchived":
             return {"archived": body["event"] == "archived", "changed_at": frame.at.isoformat()}
         case "woke" | "resumed":
@@ -270,7 +285,15 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
         return {}
     event, at = body.get("event"), frame.at.isoformat()
     if event == "queued":
-        run = Run(run_id, cell_id, "queued", body.get("batch"), by=frame.by)
+        run = Run(
+            run_id,
+            cell_id,
+            "queued",
+            body.get("batch"),
+            by=frame.by,
+            answer=body.get("answer"),
+            follows=body.get("follows"),
+        )
         return {
             "runs": {**notebook.runs, run_id: run},
             "changed_at": at,
@@ -280,8 +303,18 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     if current is None:
         return {}
     if event == "started":
-        count = notebook.count + 1
         run = replace(current, state="running", sandbox=body.get("sandbox"), started_at=at)
+        cell = notebook.cells.get(cell_id)
+        if cell is not None and cell.kind == "agent":
+            begun = story.began(cell.story, frame, current, cell.source)
+            return {
+                "runs": {**notebook.runs, run_id: run},
+                "changed_at": at,
+                **_with_cell(
+                    notebook, cell_id, state="running", started_at=at, ended_at=None, ms=None, reason=None, story=begun
+                ),
+            }
+        count = notebook.count + 1
         return {
             "runs": {**notebook.runs, run_id: run},
             "count": count,
@@ -300,6 +333,9 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
                 input=None,
             ),
         }
+    if event in ("round", "retrying", "waiting", "resumed", "yielded"):
+        state = {"waiting": "waiting", "resumed": "running"}.get(event, current.state)
+        return _run_state(notebook, current, state, **_story(notebook, cell_id, story.waits, frame))
     if event == "cancelling":
         return {
             "runs": {**notebook.runs, run_id: replace(current, state="cancelling")},
@@ -320,9 +356,34 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
                 ms=body.get("ms"),
                 whole=body.get("whole"),
                 input=None,
+                **_story(notebook, cell_id, story.ended, frame),
             ),
         }
     return {}
+
+
+def _story(
+    notebook: Notebook, cell_id: str, reducer: Callable[[Story, Frame], Story], frame: Frame
+) -> dict[str, Story]:
+    """The change of a cell that `reducer` makes of its story; none for a cell that has no story."""
+    cell = notebook.cells.get(cell_id)
+    return {} if cell is None or cell.kind != "agent" else {"story": reducer(cell.story, frame)}
+
+
+def _told(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    """What a turn tells: a part of its cell's story."""
+    if frame.cell_id is None or not (changed := _story(notebook, frame.cell_id, story.told, frame)):
+        return {}
+    return _with_cell(notebook, frame.cell_id, **changed)
+
+
+def _check(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    return {"checks": {**notebook.checks, frame.body["item"]: bool(frame.body.get("done"))}}
+
+
+def _file(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    body = {**frame.body, "by": frame.by, "at": frame.at.isoformat()}
+    return {"files": {**notebook.files, body["path"]: body}}
 
 
 def _outputs(notebook: Notebook, frames: list[Frame]) -> Notebook:
@@ -364,4 +425,14 @@ def _run_state(notebook: Notebook, run: Run, state: str, **cell: Any) -> dict[st
     }
 
 
-_REDUCERS = {"session": _session, "cell": _cell, "run": _run, "input": _input}
+_REDUCERS = {
+    "session": _session,
+    "cell": _cell,
+    "run": _run,
+    "input": _input,
+    "check": _check,
+    "file": _file,
+    **dict.fromkeys(
+        ("thought", "search", "tool", "progress", "ask", "verdict", "message", "delivered", "error", "done"), _told
+    ),
+}

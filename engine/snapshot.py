@@ -11,8 +11,9 @@ from typing import Any
 from engine.notebook import Cell, Deleted, Notebook, PendingInput, Run, SandboxState
 from engine.output import Output
 from engine.splice import Edit
+from engine.story import Story
 
-FORMAT = 1
+FORMAT = 2
 
 
 def _plain(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -23,8 +24,12 @@ _RUN = tuple(item.name for item in fields(Run))
 _SANDBOX = tuple(item.name for item in fields(SandboxState))
 _INPUT = tuple(item.name for item in fields(PendingInput))
 _EDIT = tuple(item.name for item in fields(Edit))
-_CELL = tuple(item.name for item in fields(Cell) if item.name not in ("output", "input", "edits"))
-_NOTEBOOK = ("id", "title", "seq", "archived", "cursor", "count", "epoch", "changed_at", "failed")
+_CELL = tuple(item.name for item in fields(Cell) if item.name not in ("output", "input", "edits", "story"))
+_STORY = tuple(item.name for item in fields(Story))
+_NOTEBOOK = (
+    *("id", "title", "seq", "archived", "cursor", "count", "epoch", "changed_at", "failed"),
+    *("policy", "rules", "checks", "files"),
+)
 
 
 def dump_cell(cell: Cell, *, edits: bool = True) -> dict[str, Any]:
@@ -32,6 +37,7 @@ def dump_cell(cell: Cell, *, edits: bool = True) -> dict[str, Any]:
     value = _plain(cell, _CELL)
     value["input"] = None if cell.input is None else _plain(cell.input, _INPUT)
     value["output"] = cell.output.to_json() if edits else list(cell.output)
+    value["story"] = _plain(cell.story, _STORY) if cell.kind == "agent" else None
     if edits:
         value["edits"] = [_plain(edit, _EDIT) for edit in cell.edits]
     return value
@@ -57,6 +63,10 @@ def view(notebook: Notebook) -> dict[str, Any]:
         "waiting": notebook.waiting,
         "archived": notebook.archived,
         "changed_at": notebook.changed_at,
+        "policy": notebook.policy,
+        "rules": list(notebook.rules.values()),
+        "checks": notebook.checks,
+        "files": list(notebook.files.values()),
         "sandbox": _plain(notebook.sandbox, _SANDBOX),
         "runs": [_plain(run, _RUN) for run in notebook.runs.values()],
         "cells": [dump_cell(notebook.cells[cell_id], edits=False) for cell_id in notebook.order],
@@ -70,6 +80,7 @@ def _cell(value: dict[str, Any]) -> Cell:
         input=None if value["input"] is None else PendingInput(**value["input"]),
         output=Output.from_json(value["output"]),
         edits=tuple(Edit(**edit) for edit in value["edits"]),
+        story=Story() if (story := value["story"]) is None else Story(**{**story, "items": tuple(story["items"])}),
     )
 
 

@@ -128,3 +128,87 @@ class Presence(SQLModel, table=True):
     member: str = Field(sa_column=Column(String(64), primary_key=True))
     can_decide: bool = Field(sa_column=Column(Boolean, nullable=False))
     until: datetime = Field(sa_column=_time(default=False))
+
+
+class Ask(SQLModel, table=True):
+    """A tool call that waits for a person. The first verdict stands; `told`: the journal says so, too.
+
+    `body` is what people are shown (the body of the `ask` frame); `digest` covers what exactly would be done.
+    `used_at`: an approval is used once.
+    """
+
+    __tablename__ = "ask"
+    __table_args__ = (
+        Index("ask_open", "due_at", postgresql_where=text("verdict IS NULL")),
+        Index("ask_untold", "notebook_id", postgresql_where=text("NOT told")),
+    )
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), nullable=False))
+    id: str = Field(sa_column=Column(String(64), primary_key=True))
+    cell_id: str = Field(sa_column=Column(Text, nullable=False))
+    run_id: str = Field(sa_column=Column(Text, nullable=False))
+    call_id: str = Field(sa_column=Column(Text, nullable=False))
+    digest: str = Field(sa_column=Column(Text, nullable=False))
+    body: str = Field(sa_column=Column(JSON, nullable=False))
+    asked_at: datetime = Field(sa_column=_time())
+    due_at: datetime = Field(sa_column=_time(default=False))
+    parked: bool = Field(sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    verdict: str | None = Field(default=None, sa_column=Column(Text))
+    reason: str | None = Field(default=None, sa_column=Column(Text))
+    scope: str | None = Field(default=None, sa_column=Column(Text))
+    message: str | None = Field(default=None, sa_column=Column(Text))
+    by: str | None = Field(default=None, sa_column=Column(Text))
+    decided_at: datetime | None = Field(default=None, sa_column=Column(DateTime(timezone=True)))
+    told: bool = Field(sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    used_at: datetime | None = Field(default=None, sa_column=Column(DateTime(timezone=True)))
+
+
+class Effect(SQLModel, table=True):
+    """A side effect of a tool call: reserved before it starts, settled with its result. `class`: pure, keyed, once."""
+
+    __tablename__ = "effect"
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    run_id: str = Field(sa_column=Column(Text, primary_key=True))
+    call_id: str = Field(sa_column=Column(Text, primary_key=True))
+    tool: str = Field(sa_column=Column(Text, nullable=False))
+    digest: str = Field(sa_column=Column(Text, nullable=False))
+    effect_class: str = Field(sa_column=Column("class", Text, nullable=False))
+    reserved_at: datetime = Field(sa_column=_time())
+    settled_at: datetime | None = Field(default=None, sa_column=Column(DateTime(timezone=True)))
+    result: str | None = Field(default=None, sa_column=Column(JSON))
+
+
+class Reply(SQLModel, table=True):
+    """A finished reply of a model, as its protocol needs it for the next round. A finished reply is asked for once."""
+
+    __tablename__ = "reply"
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    run_id: str = Field(sa_column=Column(Text, primary_key=True))
+    round: int = Field(sa_column=Column(Integer, primary_key=True, autoincrement=False))
+    body: str = Field(sa_column=Column(JSON, nullable=False))
+    at: datetime = Field(sa_column=_time())
+
+
+class Timer(SQLModel, table=True):
+    """A notebook that needs its engine at `due_at` (database clock), though nobody asks."""
+
+    __tablename__ = "timer"
+    __table_args__ = (Index("timer_due", "due_at"),)
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    id: str = Field(sa_column=Column(String(64), primary_key=True))
+    due_at: datetime = Field(sa_column=_time(default=False))
+
+
+class File(SQLModel, table=True):
+    """One version of a file of a notebook. Its bytes are the blob `sha256` of the notebook; null: deleted then."""
+
+    __tablename__ = "file"
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    path: str = Field(sa_column=Column(Text, primary_key=True))
+    version: int = Field(sa_column=Column(Integer, primary_key=True, autoincrement=False))
+    sha256: str | None = Field(default=None, sa_column=Column(String(64)))
+    bytes: int = Field(sa_column=Column(BigInteger, nullable=False, server_default="0"))
+    mime: str | None = Field(default=None, sa_column=Column(Text))
+    by: str | None = Field(default=None, sa_column=Column(Text))
+    run_id: str | None = Field(default=None, sa_column=Column(Text))
+    call_id: str | None = Field(default=None, sa_column=Column(Text))
+    at: datetime = Field(sa_column=_time())

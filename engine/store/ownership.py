@@ -87,7 +87,10 @@ async def release(pool: Db, notebook_id: str, epoch: int, *, only_idle: bool) ->
 
 WANTED = """
 SELECT n.id FROM notebook n
-WHERE (n.awake OR EXISTS (SELECT 1 FROM command c WHERE c.notebook_id = n.id AND NOT c.consumed))
+WHERE (n.awake OR EXISTS (SELECT 1 FROM command c WHERE c.notebook_id = n.id AND NOT c.consumed)
+       OR EXISTS (SELECT 1 FROM timer t WHERE t.notebook_id = n.id AND t.due_at <= now())
+       OR EXISTS (SELECT 1 FROM ask a WHERE a.notebook_id = n.id AND NOT a.told
+                  AND (a.verdict IS NOT NULL OR a.due_at <= now())))
   AND (n.owner IS NULL OR NOT EXISTS (SELECT 1 FROM worker w WHERE w.id = n.owner AND w.until > now()))
 LIMIT 1000
 """

@@ -17,7 +17,7 @@ from typing import Any
 
 import asyncpg
 
-from engine.frames import Draft
+from engine.frames import Draft, encode
 
 SECOND_STEPS = 40  # so many waiting are worth a second statement beside the one that is being committed
 BATCH_STEPS = 500
@@ -47,6 +47,25 @@ class Projection:
     changed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that a step writes beside its frames. Writing the same row twice is writing it once.
+
+    | table | fields | what happens |
+    | --- | --- | --- |
+    | `ask` | id, cell_id, run_id, call_id, digest, body, due_seconds, parked | a question, open so many seconds |
+    | `ask_changed` | id, and any of told, used, parked, due_seconds | what became of it, but for the verdict |
+    | `effect` | run_id, call_id, tool, digest, class | reserved |
+    | `effect_settled` | run_id, call_id, result | settled, once |
+    | `reply` | run_id, round, body | a finished reply |
+    | `timer` | id, due_seconds; null: no timer | the engine is wanted in so many seconds |
+    | `file` | path, version, sha256, bytes, mime, by, run_id, call_id | one version of a file |
+    """
+
+    table: str
+    fields: dict[str, Any]
+
+
 @dataclass(slots=True)
 class Step:
     """What an engine commits at once. `base` is the head it decided on: the frames become base+1, base+2, …"""
@@ -58,13 +77,58 @@ class Step:
     consumed: Sequence[str] = ()
     erase: Sequence[str] = ()
     projection: Projection | None = None
+    rows: Sequence[Row] = ()
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.size = sum(len(draft.body) for draft in self.drafts)
 
 
-STEP = """
+# What few steps write. As JSON, so that a statement has few parameters; each row belongs to a notebook that moved.
+ROWS = """, rows AS (
+    SELECT r.id AS notebook_id, r.t, r.body AS b FROM unnest($24::text[], $25::text[], $26::jsonb[]) AS r(id, t, body)
+    JOIN moved m ON m.id = r.id
+), asked AS (
+    INSERT INTO ask (notebook_id, id, cell_id, run_id, call_id, digest, body, due_at, parked)
+    SELECT notebook_id, b->>'id', b->>'cell_id', b->>'run_id', b->>'call_id', b->>'digest', (b->'body')::json,
+           now() + (b->>'due_seconds')::float8 * interval '1 s', coalesce((b->>'parked')::bool, false)
+    FROM rows WHERE t = 'ask' ON CONFLICT DO NOTHING
+), ask_changed AS (
+    UPDATE ask a SET
+        told = a.told OR coalesce((r.b->>'told')::bool, false),
+        used_at = CASE WHEN (r.b->>'used')::bool THEN coalesce(a.used_at, now()) ELSE a.used_at END,
+        parked = coalesce((r.b->>'parked')::bool, a.parked),
+        due_at = CASE WHEN a.verdict IS NULL AND r.b ? 'due_seconds'
+                      THEN now() + (r.b->>'due_seconds')::float8 * interval '1 s' ELSE a.due_at END
+    FROM rows r WHERE r.t = 'ask_changed' AND a.id = r.b->>'id' AND a.notebook_id = r.notebook_id
+), reserved AS (
+    INSERT INTO effect (notebook_id, run_id, call_id, tool, digest, class)
+    SELECT notebook_id, b->>'run_id', b->>'call_id', b->>'tool', b->>'digest', b->>'class'
+    FROM rows WHERE t = 'effect' ON CONFLICT DO NOTHING
+), settled AS (
+    UPDATE effect e SET settled_at = now(), result = (r.b->'result')::json
+    FROM rows r WHERE r.t = 'effect_settled' AND e.notebook_id = r.notebook_id AND e.run_id = r.b->>'run_id'
+      AND e.call_id = r.b->>'call_id' AND e.settled_at IS NULL
+), replied AS (
+    INSERT INTO reply (notebook_id, run_id, round, body)
+    SELECT notebook_id, b->>'run_id', (b->>'round')::int, (b->'body')::json
+    FROM rows WHERE t = 'reply' ON CONFLICT DO NOTHING
+), timed AS (
+    INSERT INTO timer (notebook_id, id, due_at)
+    SELECT notebook_id, b->>'id', now() + (b->>'due_seconds')::float8 * interval '1 s'
+    FROM rows WHERE t = 'timer' AND b->>'due_seconds' IS NOT NULL
+    ON CONFLICT (notebook_id, id) DO UPDATE SET due_at = EXCLUDED.due_at
+), untimed AS (
+    DELETE FROM timer x USING rows r
+    WHERE r.t = 'timer' AND r.b->>'due_seconds' IS NULL AND x.notebook_id = r.notebook_id AND x.id = r.b->>'id'
+), filed AS (
+    INSERT INTO file (notebook_id, path, version, sha256, bytes, mime, by, run_id, call_id)
+    SELECT notebook_id, b->>'path', (b->>'version')::int, b->>'sha256', coalesce((b->>'bytes')::bigint, 0), b->>'mime',
+           b->>'by', b->>'run_id', b->>'call_id'
+    FROM rows WHERE t = 'file' ON CONFLICT DO NOTHING
+)"""
+
+_STEP = """
 WITH wanted AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::int[],
                          $8::int[], $9::bool[], $10::bool[], $11::bool[])
@@ -99,15 +163,18 @@ WITH wanted AS (
     WHERE c.notebook_id = u.id AND c.id = u.command_id
 ), hint AS (
     SELECT CASE WHEN count(*) > $23::int THEN '*' ELSE string_agg(id || ':' || head, ' ') END AS payload FROM moved
-)
+)%s
 SELECT m.id, now() AS at, (SELECT pg_notify('nightbook_frames', payload) FROM hint WHERE payload IS NOT NULL)
 FROM moved m
 """
+STEP = _STEP % ""
+STEP_WITH_ROWS = _STEP % ROWS
 
 
 def arguments(steps: Sequence[Step]) -> list[Any]:
-    """The parameters of `STEP`, column by column."""
+    """The parameters of `STEP`, column by column; of `STEP_WITH_ROWS` when any step has rows."""
     columns: list[list[Any]] = [[] for _ in range(22)]
+    rows = [(step.notebook_id, row.table, encode(row.fields)) for step in steps for row in step.rows]
     for step in steps:
         projection = step.projection
         row: tuple[Any, ...] = (step.notebook_id, step.epoch, step.base, len(step.drafts))
@@ -142,7 +209,7 @@ def arguments(steps: Sequence[Step]) -> list[Any]:
             columns[19].append(step.notebook_id)
             columns[20].append(command_id)
             columns[21].append(command_id in step.erase)
-    return [*columns, HINT_NOTEBOOKS]
+    return [*columns, HINT_NOTEBOOKS, *([list(column) for column in zip(*rows, strict=True)] if rows else ())]
 
 
 Done = Callable[["datetime | Exception"], None]
@@ -252,11 +319,12 @@ class Writer:
 
     async def _execute(self, batch: Sequence[Pending]) -> Sequence[Any]:
         values = arguments([pending.step for pending in batch])
+        statement = STEP_WITH_ROWS if any(pending.step.rows for pending in batch) else STEP
         attempt = 0
         while True:
             try:
                 async with self._pool.acquire() as connection:
-                    rows = await connection.fetch(STEP, *values)
+                    rows = await connection.fetch(statement, *values)
                 self.commits += 1
                 self.away = False
                 return rows

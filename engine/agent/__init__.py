@@ -1,0 +1,1 @@
+"""Agent turns: rounds of model, tool calls, stored, yield point. What runs here belongs to no viewer."""

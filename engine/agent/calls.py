@@ -1,0 +1,191 @@
+"""The words that models, tools and the turn share: a call, what it would do, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+from pydantic import BaseModel
+
+from engine.frames import Draft, Risk
+from engine.notebook import Notebook
+from engine.store.steps import Row
+
+EffectClass = Literal["pure", "keyed", "once"]
+Status = Literal["done", "error", "denied", "unknown", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a model wants done. `id` is unique in the notebook; `arguments` is what the model wrote, not yet checked."""
+
+    id: str
+    tool: str
+    arguments: dict[str, Any]
+    why: str | None = None
+    step: int | None = None  # of a runbook, from 1
+    line: int | None = None  # of the request, from 1
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A call in words: what people are asked about, and what its approval is bound to.
+
+    `command` is exactly what would be done. `facts` are what it points at (the hash of a file to edit, the version of a
+    cell to run): if they change, an approval does not count any more. `words` is the whole word list of one simple
+    command, for a rule of "this kind"; null when no rule may cover it.
+    """
+
+    title: str
+    command: str
+    touches: Sequence[str] = ()
+    facts: Sequence[str] = ()
+    words: Sequence[str] | None = None
+    rule: str | None = None
+    diff: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a call ended. `text` goes to the model and, trimmed, to people; `drafts` and `rows` are committed with it."""
+
+    status: Status
+    text: str = ""
+    diff: str | None = None
+    left_out: int = 0  # bytes
+    drafts: Sequence[Draft] = ()
+    rows: Sequence[Row] = ()
+    ends: Literal["answer", "delivered"] | None = None  # the turn ends with it: with a question, or with what it made
+
+
+class ToolFailed(Exception):
+    """The tool could not do it; the message says why, to the model and to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeResult:
+    """What a run of code in the sandbox gave: its status as in `run ended`, its text (trimmed) and exit code."""
+
+    status: str
+    text: str
+    left_out: int
+    reason: str | None
+    exit: int | None
+
+
+class Room(Protocol):
+    """What a turn lends to its tools. No viewer, no page, no request is to be had here."""
+
+    @property
+    def notebook(self) -> Notebook:
+        """As it stands now."""
+
+    @property
+    def cell_id(self) -> str: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    async def run_code(self, key: str, kind: Literal["python", "shell"], code: str) -> CodeResult:
+        """Runs code in the sandbox, at the head of the cell lane, without stdin. `key` names the effect: known, the
+        code is not started again and the first outcome is given. Raises `ToolFailed` when the outcome is unknown."""
+
+    async def workspace(self) -> int:
+        """A descriptor of the notebook's folder, open until the call ends; the folder is filled when it was empty."""
+
+    async def write(self, drafts: Sequence[Draft], rows: Sequence[Row] = ()) -> None:
+        """Commits frames and rows in one step of the notebook."""
+
+    async def keep_blob(self, mime: str, encoding: str | None, data: bytes) -> str:
+        """Stores bytes; returns their sha256."""
+
+
+class Tool(Protocol):
+    """One tool. Stateless: one object serves every turn.
+
+    `risk`: what a policy goes by. `effect`: what happens after a crash between reservation and result: `pure` runs
+    again, `keyed` is sent again with its key, `once` is looked up, else told as unknown.
+    """
+
+    name: ClassVar[str]
+    Arguments: ClassVar[type[BaseModel]]  # its docstring is the tool's description for models
+    risk: ClassVar[Risk]
+    effect: ClassVar[EffectClass]
+
+    async def describe(self, room: Room, arguments: Any) -> Description:
+        """What the call would do. Reads, changes nothing. Raises `ToolFailed` when it cannot be done at all."""
+
+    async def run(self, room: Room, key: str, arguments: Any, description: Description) -> Result:
+        """Does it. `key` names the effect. Raises `ToolFailed`."""
+
+    async def look_up(self, room: Room, key: str, arguments: Any) -> Result | None:
+        """For `once`: how the call of this key ended, after a crash; null when nobody can know."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as models see it: `schema` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """A piece of what the model says, as it comes."""
+
+    text: str
+    thinking: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search that the provider made."""
+
+    query: str
+    sources: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A finished reply: calls to make in order; none: it was the final answer. `state` is what the model's protocol
+    needs back in the next round (stored as it is)."""
+
+    calls: Sequence[Call] = ()
+    state: dict[str, Any] = field(default_factory=dict)
+    tokens: int | None = None
+    error: str | None = None  # the request cannot be carried out: told, and the turn ends
+    error_step: int | None = None
+    error_line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One finished round: the model's reply, and the result of each of its calls by call id."""
+
+    round: int
+    reply: Mapping[str, Any]  # as stored: {"calls": […], "state": …}
+    results: Mapping[str, Result]
+    messages: Sequence[str] = ()  # what people said after it
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """All a model needs for its next reply. `request` is the cell's source, `context` what the cells above show."""
+
+    request: str
+    context: str
+    exchanges: Sequence[Exchange]
+    start_step: int = 1  # a runbook that goes on after a denied step starts there
+    approved: bool = False  # the step it starts at was approved meanwhile
+
+
+class Model(Protocol):
+    """Something that replies. `reply` streams `Thought` and `Search`, and ends with one `Reply`."""
+
+    name: ClassVar[str]
+
+    def reply(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Any:
+        """An async iterator of `Thought`, `Search` and, last, one `Reply`."""
