@@ -9,14 +9,18 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, StringConstraints, ValidationError
 
-from engine.frames import CellKind
+from engine.frames import CellKind, Policy
 
 SOURCE_LIMIT = 512 * 1024  # bytes of UTF-8
 TITLE_LIMIT = 300  # characters
 INPUT_LIMIT = 64 * 1024  # characters
+SAID_LIMIT = 20_000  # characters of one message to a turn
 
 Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")]
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=TITLE_LIMIT)]
+
+
+Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=SAID_LIMIT)]
 
 
 class CommandBase(BaseModel):
@@ -74,7 +78,8 @@ class RestoreCell(CommandBase):
 
 
 class RunCell(CommandBase):
-    """Runs a cell after those asked for before. `run_id` may be chosen by the caller."""
+    """Runs a cell after those asked for before; turns of agents have a line of their own, so that one runs at a time
+    while people run other cells. `run_id` may be chosen by the caller."""
 
     kind: Literal["run_cell"]
     cell_id: Id
@@ -82,7 +87,8 @@ class RunCell(CommandBase):
 
 
 class RunAll(CommandBase):
-    """Runs every code cell from the top; the first error cancels the rest. `until`: up to and including this cell."""
+    """Runs every cell that can run, from the top; the first error cancels the rest. `until`: up to and including this
+    cell."""
 
     kind: Literal["run_all"]
     until: Id | None = None
@@ -105,8 +111,64 @@ class Input(CommandBase):
     text: Annotated[str, Field(max_length=INPUT_LIMIT)]
 
 
+class FollowUp(CommandBase):
+    """Says something to the turn of an agent cell. While it runs, the message (named by this command's id) waits for
+    the next round; after its end it continues the conversation as a new run (`run_id` may be chosen by the caller)."""
+
+    kind: Literal["follow_up"]
+    cell_id: Id
+    text: Said
+    run_id: Id | None = None
+
+
+class AnswerTurn(CommandBase):
+    """Answers the question with which the turn of an agent cell ended: it goes on as a new run."""
+
+    kind: Literal["answer_turn"]
+    cell_id: Id
+    text: Said
+    run_id: Id | None = None
+
+
+class Withdraw(CommandBase):
+    """Takes back a message that no round has taken yet; `message` is the id of its `follow_up`."""
+
+    kind: Literal["withdraw"]
+    message: Id
+
+
+class GoOn(CommandBase):
+    """Goes on with a turn that ended at a step. A step that was denied is approved by this, once, as it was asked."""
+
+    kind: Literal["go_on"]
+    cell_id: Id
+    run_id: Id | None = None
+
+
+class SetPolicy(CommandBase):
+    """What agents may do unasked: `ask` (reads only), `edits` (files too) or `all`. Decides no pending ask."""
+
+    kind: Literal["set_policy"]
+    policy: Policy
+
+
+class RemoveRule(CommandBase):
+    """Takes a rule back that an approval of "this kind" had made."""
+
+    kind: Literal["remove_rule"]
+    rule: Id
+
+
+class Check(CommandBase):
+    """Ticks an item of the checklist, adds a new one, or takes the tick away."""
+
+    kind: Literal["check"]
+    item: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=TITLE_LIMIT)]
+    done: bool = True
+
+
 class RestartKernel(CommandBase):
-    """A new kernel: variables gone, runs stopped."""
+    """A new kernel: variables gone, running code stopped, that of turns too; the turns themselves go on."""
 
     kind: Literal["restart_kernel"]
 
@@ -139,6 +201,13 @@ Command = Annotated[
     | RunAll
     | Stop
     | Input
+    | FollowUp
+    | AnswerTurn
+    | Withdraw
+    | GoOn
+    | SetPolicy
+    | RemoveRule
+    | Check
     | RestartKernel
     | Rename
     | Archive

@@ -16,8 +16,9 @@ from engine.ids import new_id
 from engine.notebook import Cell, Notebook, Run
 from engine.splice import BaseGone, OutOfRange, Overlap, rebase
 
-CODE = ("python", "shell")
+RUNS = ("agent", "python", "shell")
 ACTIVE = ("running", "waiting", "cancelling")
+MESSAGES = 20  # that may wait for one turn
 
 
 class Refused(Exception):
@@ -39,16 +40,34 @@ def decide(notebook: Notebook, command: c.Command, by: str) -> Plan:
     return _DECISIONS[type(command)](notebook, command, by)
 
 
-def active(notebook: Notebook) -> Run | None:
-    """The run that has the cell lane."""
-    return next((run for run in notebook.runs.values() if run.state in ACTIVE), None)
+def active(notebook: Notebook, *, turns: bool = False) -> Run | None:
+    """The run that has the cell lane, or that of `turns`."""
+    return next((run for run in notebook.runs.values() if run.state in ACTIVE and run.is_turn == turns), None)
 
 
-def next_run(notebook: Notebook) -> Run | None:
-    """The queued run whose turn it is; null while another one has the lane."""
-    if active(notebook) is not None:
+def next_run(notebook: Notebook, *, turns: bool = False) -> Run | None:
+    """The queued run whose turn it is in the cell lane, or in that of `turns`; null while another one has the lane.
+
+    A call of a turn goes before what is queued. A run of a batch waits for those before it in whichever lane they are;
+    what was asked for by itself does not wait for them.
+    """
+    if active(notebook, turns=turns) is not None:
         return None
-    return next((run for run in notebook.runs.values() if run.state == "queued"), None)
+    batches: set[str] = set()
+    first = None
+    for run in notebook.runs.values():
+        if run.state == "queued" and run.is_turn == turns and (run.batch is None or run.batch not in batches):
+            if run.parent is not None:
+                return run
+            first = first or run
+        if run.batch is not None:
+            batches.add(run.batch)
+    return first
+
+
+def calls_of(notebook: Notebook, run_id: str) -> list[Run]:
+    """The runs of code, not yet over, that are calls of turn `run_id`."""
+    return [run for run in notebook.runs.values() if run.parent == run_id]
 
 
 def end(run: Run, status: str, reason: str | None, **fields: Any) -> Draft:
@@ -166,8 +185,8 @@ def _queue(cell: Cell, run_id: str, by: str, command_id: str, batch: str | None 
 
 def _run_cell(notebook: Notebook, command: c.RunCell, by: str) -> Plan:
     cell = _cell(notebook, command.cell_id)
-    if cell.kind not in CODE:
-        raise Refused("a text cell does not run" if cell.kind == "markdown" else "no model can run this cell yet")
+    if cell.kind not in RUNS:
+        raise Refused("a text cell does not run")
     if cell.run_id in notebook.runs:
         raise Refused("the cell runs or is queued already")
     run_id = command.run_id or new_id()
@@ -179,7 +198,7 @@ def _run_all(notebook: Notebook, command: c.RunAll, by: str) -> Plan:
     if command.until is not None:
         _cell(notebook, command.until)
         order = order[: order.index(command.until) + 1]
-    cells = [notebook.cells[cell_id] for cell_id in order if notebook.cells[cell_id].kind in CODE]
+    cells = [notebook.cells[cell_id] for cell_id in order if notebook.cells[cell_id].kind in RUNS]
     cells = [cell for cell in cells if cell.run_id not in notebook.runs]
     if not cells:
         raise Refused("there is no cell to run that is not running or queued already")
@@ -187,11 +206,18 @@ def _run_all(notebook: Notebook, command: c.RunAll, by: str) -> Plan:
 
 
 def _stop_runs(notebook: Notebook, runs: list[Run], by: str, command_id: str, reason: str) -> Plan:
-    """Stops runs; one that has begun stops all that is queued behind it too."""
+    """Stops runs; one that has begun stops what is queued behind it in its lane and its batch, and a turn its calls.
+
+    The call of a turn goes its own way: it is not queued behind anybody's cell, and stopping it stops no other.
+    """
     plan = Plan()
     wanted = {run.id: run for run in runs}
-    if any(run.state in ACTIVE for run in runs):
-        wanted |= {run.id: run for run in notebook.runs.values() if run.state == "queued"}
+    for stopped in [run for run in runs if run.state in ACTIVE and run.parent is None]:
+        wanted |= {
+            run.id: run
+            for run in notebook.runs.values()
+            if (run.state == "queued" and run.parent is None and _behind(run, stopped)) or run.parent == stopped.id
+        }
     for run in wanted.values():
         if run.state == "queued":
             plan.drafts.append(end(run, "cancelled", reason, by=by, command_id=command_id))
@@ -204,11 +230,15 @@ def _stop_runs(notebook: Notebook, runs: list[Run], by: str, command_id: str, re
     return plan
 
 
+def _behind(run: Run, stopped: Run) -> bool:
+    return run.is_turn == stopped.is_turn or (run.batch is not None and run.batch == stopped.batch)
+
+
 def _stop(notebook: Notebook, command: c.Stop, by: str) -> Plan:
     if command.run_id is not None:
         runs = [run for run in notebook.runs.values() if run.id == command.run_id]
     elif command.cell_id is not None:
-        runs = [run for run in notebook.runs.values() if run.cell_id == command.cell_id]
+        runs = [run for run in notebook.runs.values() if run.cell_id == command.cell_id and run.parent is None]
     else:
         runs = list(notebook.runs.values())
     return _stop_runs(notebook, runs, by, command.id, "stopped")
@@ -218,6 +248,8 @@ def _input(notebook: Notebook, command: c.Input, by: str) -> Plan:
     run = notebook.runs.get(command.run_id)
     if run is None or run.state not in ("running", "waiting"):
         raise Refused("that run takes no input: it is over, queued or being stopped")
+    if run.is_turn or run.parent is not None:
+        raise Refused("what an agent runs takes no input")
     cell = _cell(notebook, run.cell_id)
     if cell.kind == "shell":
         # A terminal echoes what may be seen. What was typed is in no frame: it may be a password.
@@ -246,8 +278,74 @@ def _input(notebook: Notebook, command: c.Input, by: str) -> Plan:
     )
 
 
+def _agent(notebook: Notebook, cell_id: str) -> Cell:
+    cell = _cell(notebook, cell_id)
+    if cell.kind != "agent":
+        raise Refused("this cell is no agent's; only an agent cell can be talked to")
+    return cell
+
+
+def _say(notebook: Notebook, command: c.FollowUp | c.AnswerTurn, by: str) -> Plan:
+    """To a turn that is not over a message for its next round, else the next part of the conversation."""
+    cell = _agent(notebook, command.cell_id)
+    if cell.run_id in notebook.runs:
+        if len(cell.story.messages) >= MESSAGES:
+            raise Refused(f"{MESSAGES} messages wait already; the turn takes them at its next round")
+        made = draft(
+            "message", event="queued", message=command.id, text=command.text,
+            run_id=cell.run_id, cell_id=cell.id, by=by, command_id=command.id,
+        )  # fmt: skip
+        return Plan([made])
+    return Plan([_continued(cell, command, by, answer=command.text)])
+
+
+def _continued(cell: Cell, command: c.FollowUp | c.AnswerTurn | c.GoOn, by: str, **fields: Any) -> Draft:
+    if cell.run_id is None:
+        raise Refused("nothing was asked of this agent yet; run the cell first")
+    return draft(
+        "run", event="queued", run_id=command.run_id or new_id(), cell_id=cell.id, by=by, command_id=command.id,
+        follows=cell.run_id, **fields,
+    )  # fmt: skip
+
+
+def _go_on(notebook: Notebook, command: c.GoOn, by: str) -> Plan:
+    cell = _agent(notebook, command.cell_id)
+    if cell.run_id in notebook.runs:
+        raise Refused("the turn runs or is queued already")
+    if (step := cell.story.resume_step) is None:
+        raise Refused("the turn did not end at a step that it could go on with; send it a message instead")
+    return Plan([_continued(cell, command, by, step=step)])
+
+
+def _withdraw(notebook: Notebook, command: c.Withdraw, by: str) -> Plan:
+    for cell in notebook.cells.values():
+        for item in cell.story.messages:
+            if item["message"] == command.message:
+                made = draft(
+                    "message", event="withdrawn", message=command.message,
+                    run_id=item["run"], cell_id=cell.id, by=by, command_id=command.id,
+                )  # fmt: skip
+                return Plan([made])
+    raise Refused("the turn has taken that message already, or it was taken back")
+
+
+def _set_policy(notebook: Notebook, command: c.SetPolicy, by: str) -> Plan:
+    return Plan([draft("session", event="policy", policy=command.policy, by=by, command_id=command.id)])
+
+
+def _remove_rule(notebook: Notebook, command: c.RemoveRule, by: str) -> Plan:
+    if (rule := notebook.rules.get(command.rule)) is None:
+        raise Refused("that rule is gone already")
+    return Plan([draft("session", event="rule", rule=rule, removed=True, by=by, command_id=command.id)])
+
+
+def _check(notebook: Notebook, command: c.Check, by: str) -> Plan:
+    return Plan([draft("check", item=command.item, done=command.done, by=by, command_id=command.id)])
+
+
 def _restart_kernel(notebook: Notebook, command: c.RestartKernel, by: str) -> Plan:
-    plan = _stop_runs(notebook, list(notebook.runs.values()), by, command.id, "the kernel was restarted")
+    code = [run for run in notebook.runs.values() if not run.is_turn]
+    plan = _stop_runs(notebook, code, by, command.id, "the kernel was restarted")
     plan.restart = True
     return plan
 
@@ -275,6 +373,13 @@ _DECISIONS: dict[type[Any], Callable[[Notebook, Any, str], Plan]] = {
     c.RunAll: _run_all,
     c.Stop: _stop,
     c.Input: _input,
+    c.FollowUp: _say,
+    c.AnswerTurn: _say,
+    c.Withdraw: _withdraw,
+    c.GoOn: _go_on,
+    c.SetPolicy: _set_policy,
+    c.RemoveRule: _remove_rule,
+    c.Check: _check,
     c.RestartKernel: _restart_kernel,
     c.Rename: _rename,
     c.Archive: _archive,

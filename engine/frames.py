@@ -77,12 +77,15 @@ class RunBody(Body):
 
     event: Literal["queued", "started", "round", "retrying", "waiting", "resumed", "yielded", "cancelling", "ended"]
     batch: str | None = None
+    kind: Literal["python", "shell"] | None = None  # queued, of a turn's call: what it runs
     attempt: int | None = None  # retrying: which attempt at the round begins
     round: int | None = None
     rounds: int | None = None  # round: how many there may be
     seconds: float | None = None  # round: how much working time is left
-    waits_for: Literal["input", "ask", "answer", "cell"] | None = None  # waiting
-    step: int | None = None  # ended: the step at which "go on" would resume
+    waits_for: Literal["input", "ask", "answer", "cell"] | None = None  # waiting; ended: answer, a question was left
+    step: int | None = None  # ended: the step at which "go on" would resume; queued: at which it does
+    parent: str | None = None  # queued: the turn whose call this run is
+    lost: bool | None = None  # ended: how far its program came is not known
     answer: str | None = None  # queued: what a follow-up or an answer says, that this run goes on with
     follows: str | None = None  # queued: the run whose conversation this one continues
     sandbox: str | None = None

@@ -42,6 +42,29 @@ class Run:
     started_at: str | None = None
     answer: str | None = None  # of a turn that goes on: what the person said to it
     follows: str | None = None  # the run whose conversation it continues
+    step: int | None = None  # of a turn that goes on: at which step
+    kind: str = "python"  # of its cell, or of the code that it runs for a turn
+    parent: str | None = None  # the turn whose call this is
+    parked: bool = False  # a turn that waits for a person, and needs no engine until then
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether it has the lane of turns, not that of cells."""
+        return self.kind == "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRun:
+    """The newest run of code for a turn's call. `status` is null until it ended; what it printed is its cell's output.
+
+    `lost`: its sandbox went away under it, so how far it came is not known.
+    """
+
+    id: str
+    status: str | None = None
+    reason: str | None = None
+    exit: int | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +88,7 @@ class Cell:
     beside: str | None = None
     edits: tuple[Edit, ...] = ()
     story: Story = field(default_factory=Story)  # of an agent cell
+    call: CallRun | None = None  # of an agent cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +144,12 @@ class Notebook:
 
     @property
     def waiting(self) -> int:
-        """How many runs wait for a person."""
-        return sum(run.state == "waiting" for run in self.runs.values())
+        """How many runs wait for a person, and how many turns ended with a question to one."""
+        questions = sum(
+            cell.kind == "agent" and cell.story.waits_for == "answer" and cell.run_id not in self.runs
+            for cell in self.cells.values()
+        )
+        return sum(run.state == "waiting" for run in self.runs.values()) + questions
 
 
 DELETED_KEPT = 20
@@ -284,7 +312,12 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     if run_id is None or cell_id is None:
         return {}
     event, at = body.get("event"), frame.at.isoformat()
+    known = notebook.runs.get(run_id)
+    parent: str | None = body.get("parent") if known is None else known.parent
+    if parent is not None:
+        return _call_run(notebook, frame, run_id, cell_id, parent)
     if event == "queued":
+        asked = notebook.cells.get(cell_id)
         run = Run(
             run_id,
             cell_id,
@@ -293,6 +326,8 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
             by=frame.by,
             answer=body.get("answer"),
             follows=body.get("follows"),
+            step=body.get("step"),
+            kind="python" if asked is None else asked.kind,
         )
         return {
             "runs": {**notebook.runs, run_id: run},
@@ -304,14 +339,14 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
         return {}
     if event == "started":
         run = replace(current, state="running", sandbox=body.get("sandbox"), started_at=at)
-        cell = notebook.cells.get(cell_id)
-        if cell is not None and cell.kind == "agent":
-            begun = story.began(cell.story, frame, current, cell.source)
+        if run.is_turn:
+            cell = notebook.cells.get(cell_id)
+            fresh = {} if cell is None else {"story": story.began(cell.story, frame, current, cell.source)}
             return {
                 "runs": {**notebook.runs, run_id: run},
                 "changed_at": at,
                 **_with_cell(
-                    notebook, cell_id, state="running", started_at=at, ended_at=None, ms=None, reason=None, story=begun
+                    notebook, cell_id, state="running", started_at=at, ended_at=None, ms=None, reason=None, **fresh
                 ),
             }
         count = notebook.count + 1
@@ -334,7 +369,8 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
             ),
         }
     if event in ("round", "retrying", "waiting", "resumed", "yielded"):
-        state = {"waiting": "waiting", "resumed": "running"}.get(event, current.state)
+        state = {"waiting": "waiting", "resumed": "running", "yielded": "waiting"}.get(event, current.state)
+        current = replace(current, parked=event == "yielded")
         return _run_state(notebook, current, state, **_story(notebook, cell_id, story.waits, frame))
     if event == "cancelling":
         return {
@@ -358,6 +394,32 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
                 input=None,
                 **_story(notebook, cell_id, story.ended, frame),
             ),
+        }
+    return {}
+
+
+def _call_run(notebook: Notebook, frame: Frame, run_id: str, cell_id: str, parent: str) -> dict[str, Any]:
+    """A run of code for a call of turn `parent`: what it prints is its cell's output until the next one starts."""
+    body = frame.body
+    event, current = body.get("event"), notebook.runs.get(run_id)
+    if event == "queued":
+        run = Run(run_id, cell_id, "queued", by=frame.by, kind=body.get("kind", "python"), parent=parent)
+        fresh = _with_cell(notebook, cell_id, call=CallRun(run_id), output=Output())
+        return {"runs": {**notebook.runs, run_id: run}, **fresh}
+    if current is None:
+        return {}
+    if event == "started":
+        run = replace(current, state="running", sandbox=body.get("sandbox"), started_at=frame.at.isoformat())
+        return {"runs": {**notebook.runs, run_id: run}}
+    if event == "cancelling":
+        return {"runs": {**notebook.runs, run_id: replace(current, state="cancelling")}}
+    if event == "ended":
+        call = CallRun(
+            run_id, body.get("status", "error"), body.get("reason"), body.get("exit"), bool(body.get("lost"))
+        )
+        return {
+            "runs": {key: value for key, value in notebook.runs.items() if key != run_id},
+            **_with_cell(notebook, cell_id, call=call),
         }
     return {}
 
@@ -391,7 +453,7 @@ def _outputs(notebook: Notebook, frames: list[Frame]) -> Notebook:
     last = frames[-1]
     cells, cursor = notebook.cells, notebook.cursor
     cell = cells.get(last.cell_id or "")
-    if cell is not None and cell.run_id == last.run_id:
+    if cell is not None and last.run_id in (cell.run_id, cell.call and cell.call.id):
         output = cell.output
         for frame in frames:
             output = output.add(frame.body)
@@ -405,7 +467,7 @@ def _outputs(notebook: Notebook, frames: list[Frame]) -> Notebook:
 
 def _input(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     cell, run = notebook.cells.get(frame.cell_id or ""), notebook.runs.get(frame.run_id or "")
-    if cell is None or run is None:
+    if cell is None or run is None or run.parent is not None:
         return {}
     body = frame.body
     if body.get("event") == "asked":

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from engine.notebook import Cell, Deleted, Notebook, PendingInput, Run, SandboxState
+from engine.notebook import CallRun, Cell, Deleted, Notebook, PendingInput, Run, SandboxState
 from engine.output import Output
 from engine.splice import Edit
 from engine.story import Story
 
-FORMAT = 2
+FORMAT = 3
 
 
 def _plain(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -24,7 +24,8 @@ _RUN = tuple(item.name for item in fields(Run))
 _SANDBOX = tuple(item.name for item in fields(SandboxState))
 _INPUT = tuple(item.name for item in fields(PendingInput))
 _EDIT = tuple(item.name for item in fields(Edit))
-_CELL = tuple(item.name for item in fields(Cell) if item.name not in ("output", "input", "edits", "story"))
+_CELL = tuple(item.name for item in fields(Cell) if item.name not in ("output", "input", "edits", "story", "call"))
+_CALL = tuple(item.name for item in fields(CallRun))
 _STORY = tuple(item.name for item in fields(Story))
 _NOTEBOOK = (
     *("id", "title", "seq", "archived", "cursor", "count", "epoch", "changed_at", "failed"),
@@ -36,6 +37,7 @@ def dump_cell(cell: Cell, *, edits: bool = True) -> dict[str, Any]:
     """A cell as JSON; without `edits` as a reader sees it."""
     value = _plain(cell, _CELL)
     value["input"] = None if cell.input is None else _plain(cell.input, _INPUT)
+    value["call"] = None if cell.call is None else _plain(cell.call, _CALL)
     value["output"] = cell.output.to_json() if edits else list(cell.output)
     value["story"] = _plain(cell.story, _STORY) if cell.kind == "agent" else None
     if edits:
@@ -78,6 +80,7 @@ def _cell(value: dict[str, Any]) -> Cell:
     return Cell(
         **known,
         input=None if value["input"] is None else PendingInput(**value["input"]),
+        call=None if value["call"] is None else CallRun(**value["call"]),
         output=Output.from_json(value["output"]),
         edits=tuple(Edit(**edit) for edit in value["edits"]),
         story=Story() if (story := value["story"]) is None else Story(**{**story, "items": tuple(story["items"])}),

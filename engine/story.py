@@ -54,10 +54,15 @@ class Story:
         """The asks that wait for a verdict, oldest first."""
         return [item for item in self.items if item["t"] == "ask" and item.get("verdict") is None]
 
+    @property
+    def messages(self) -> list[Item]:
+        """The messages that no round has taken yet, oldest first."""
+        return [item for item in self.items if item["t"] == "message" and item["event"] == "queued"]
+
 
 def began(story: Story, frame: Frame, run: Run, source: str) -> Story:
     """A run of the cell starts: a new conversation, or the next part of one."""
-    kept = story if run.follows else Story()
+    kept = story if run.follows else Story(items=tuple(story.messages))
     text = source if run.answer is None else run.answer
     request = {"t": "request", "run": run.id, "text": text, "by": run.by, "at": frame.at.isoformat()}
     return replace(
@@ -68,9 +73,10 @@ def began(story: Story, frame: Frame, run: Run, source: str) -> Story:
 
 
 def told(story: Story, frame: Frame) -> Story:
-    """The story after a frame of its run. A frame of another run, or of another kind, changes nothing."""
+    """The story after a frame of its run. A frame of another run, or of another kind, changes nothing; but a message
+    may come before the run it is for has begun, and stays until a round takes it."""
     reducer = _REDUCERS.get(frame.kind)
-    if reducer is None or frame.run_id != story.run_id:
+    if reducer is None or (frame.run_id != story.run_id and frame.kind != "message"):
         return story
     return reducer(story, frame)
 
@@ -81,7 +87,8 @@ def ended(story: Story, frame: Frame) -> Story:
         {**item, "status": "cancelled"} if item["t"] == "tool" and item["status"] in ("open", "begun") else item
         for item in story.items
     )
-    return replace(story, items=items, waits_for=None, progress=None, resume_step=frame.body.get("step"))
+    body = frame.body
+    return replace(story, items=items, waits_for=body.get("waits_for"), progress=None, resume_step=body.get("step"))
 
 
 def waits(story: Story, frame: Frame) -> Story:
