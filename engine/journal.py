@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ import outcome
 import trio
 
 from engine.notebook import Notebook
-from engine.store import asking, ownership, reading
+from engine.store import asking, files, ownership, reading
 from engine.store.bridge import Bridge
 from engine.store.listen import listen
 from engine.store.pools import open_pool
@@ -139,6 +139,18 @@ class Journal:
     async def keep_blob(self, notebook_id: str, mime: str, encoding: str | None, data: bytes) -> str:
         """Stores bytes; returns their sha256."""
         return await self._bridge.run(asking.keep_blob, self._pool, notebook_id, mime, encoding, data)
+
+    async def keep_files(self, notebook_id: str, items: Sequence[bytes]) -> list[str]:
+        """Stores the bytes of files; returns their digests."""
+        return await self._bridge.run(files.keep_all, self._pool, notebook_id, items)
+
+    async def file_contents(self, notebook_id: str, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of these digests."""
+        return await self._bridge.run(files.contents, self._pool, notebook_id, names)
+
+    async def last_versions(self, notebook_id: str, paths: Sequence[str]) -> dict[str, int]:
+        """The highest version of each path that has one."""
+        return await self._bridge.run(files.last_versions, self._pool, notebook_id, paths)
 
     async def beat(self, worker_id: str, host: str) -> bool:
         return await self._bridge.run(ownership.beat, self._pool, worker_id, host)

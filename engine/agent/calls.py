@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
 
+from engine.files import Files
 from engine.frames import Draft, Risk
 from engine.notebook import Notebook
 from engine.store.steps import Row
@@ -91,6 +92,18 @@ class Room(Protocol):
         """Runs code in the sandbox, at the head of the cell lane, without stdin. `key` names the effect: known, the
         code is not started again and the first outcome is given. Raises `ToolFailed` when the outcome is unknown."""
 
+    async def run_cell(self, key: str, cell_id: str) -> CodeResult:
+        """Runs a cell of the notebook at the head of the cell lane, as `run_cell` does for a person, and waits for its
+        end. `key` names the run, as in `run_code`."""
+
+    @property
+    def files(self) -> Files:
+        """The durable copy of the notebook's files: every write of a tool goes through it."""
+
+    @property
+    def fetch_allow(self) -> Sequence[str]:
+        """Hosts, addresses and networks that `fetch` may reach although they are not public (a setting)."""
+
     async def workspace(self) -> int:
         """A descriptor of the notebook's folder, open until the call ends; the folder is filled when it was empty."""
 
@@ -105,13 +118,17 @@ class Tool(Protocol):
     """One tool. Stateless: one object serves every turn.
 
     `risk`: what a policy goes by. `effect`: what happens after a crash between reservation and result: `pure` runs
-    again, `keyed` is sent again with its key, `once` is looked up, else told as unknown.
+    again; `keyed` is looked up, and runs again with its key when nothing is known of it; `once` is looked up, else told
+    as unknown.
     """
 
     name: ClassVar[str]
-    Arguments: ClassVar[type[BaseModel]]  # its docstring is the tool's description for models
     risk: ClassVar[Risk]
     effect: ClassVar[EffectClass]
+
+    @property
+    def Arguments(self) -> type[BaseModel]:
+        """The model of its arguments; its docstring is the tool's description for models."""
 
     async def describe(self, room: Room, arguments: Any) -> Description:
         """What the call would do. Reads, changes nothing. Raises `ToolFailed` when it cannot be done at all."""
@@ -120,7 +137,7 @@ class Tool(Protocol):
         """Does it. `key` names the effect. Raises `ToolFailed`."""
 
     async def look_up(self, room: Room, key: str, arguments: Any) -> Result | None:
-        """For `once`: how the call of this key ended, after a crash; null when nobody can know."""
+        """For `keyed` and `once`: how the call of this key ended, after a crash; null when nothing is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
