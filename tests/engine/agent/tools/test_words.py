@@ -26,9 +26,9 @@ def test_a_simple_command_has_its_words(command: str, words: list[str]) -> None:
     [
         "pytest; rm -rf x", "pytest && rm x", "pytest || rm x", "pytest & rm x", "pytest | sh", "pytest > x",
         "pytest < x", "pytest $(rm x)", "pytest `rm x`", "pytest $HOME", "pytest ${IFS}x", "(pytest)", "pytest\nrm x",
-        "pytest\rrm x", "pytest # x", "A=1 pytest", "env A=1 pytest", "pytest *", "pytest ?", "pytest [ab]", "pytest {a,b}", "pytest ~/x",
-        "pytest \\; rm", "pytest !1", "pytest 'x;y'", 'pytest "$(rm x)"', "pytest 'open", "PATH+=x pytest", "", "   ",
-        "pytest \x00", "pytest\u2028rm x", "pytest ^a^b", "pytest $'a'", "pytest %1",
+        "pytest\rrm x", "pytest # x", "A=1 pytest", "env A=1 pytest", "pytest *", "pytest ?", "pytest [ab]",
+        "pytest {a,b}", "pytest ~/x", "pytest \\; rm", "pytest !1", "pytest 'x;y'", 'pytest "$(rm x)"', "pytest 'open",
+        "PATH+=x pytest", "", "   ", "pytest \x00", "pytest\u2028rm x", "pytest ^a^b", "pytest $'a'", "pytest %1",
     ],
 )  # fmt: skip
 def test_a_command_that_is_more_than_words_has_none(command: str) -> None:
