@@ -191,6 +191,7 @@ class AskBody(Body):
     seconds: float
     parked: bool | None = None
     again: str | None = None  # why the same call is asked about once more
+    reconsiders: str | None = None  # the ask that silence had denied, and a person approved after all
 
 
 class VerdictBody(Body):

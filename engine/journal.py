@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 import outcome
@@ -18,11 +19,15 @@ from engine.store import asking, files, ownership, reading
 from engine.store.bridge import Bridge
 from engine.store.listen import listen
 from engine.store.pools import open_pool
-from engine.store.steps import BadStep, FencedStep, Pending, Projection, Step, Withdrawn, Writer
+from engine.store.steps import UNREACHABLE, BadStep, FencedStep, Pending, Projection, Step, Withdrawn, Writer
 
 __all__ = ["BadStep", "FencedStep", "Journal", "Projection", "Step"]
 
+log = logging.getLogger(__name__)
+
 POOL_SIZE = 6
+AWAY_SECONDS = 0.5  # before a database that was away is asked again
+T = TypeVar("T")
 
 
 class Journal:
@@ -128,6 +133,18 @@ class Journal:
     async def load(self, notebook_id: str) -> Notebook:
         """The folded notebook at its head. Raises `reading.UnknownNotebook`."""
         return await self._bridge.run(reading.load_notebook, self._pool, notebook_id)
+
+    async def query(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """`await function(pool, *args)` on the store's loop, again and again while the database is away.
+
+        For what may be done twice.
+        """
+        while True:
+            try:
+                return await self._bridge.run(function, self._pool, *args)
+            except UNREACHABLE as error:
+                log.warning("database away: %s", error)
+                await trio.sleep(AWAY_SECONDS)
 
     async def save_snapshot(self, notebook: Notebook) -> None:
         await self._bridge.run(reading.save_snapshot, self._pool, notebook)

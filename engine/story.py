@@ -180,6 +180,13 @@ def _tool(story: Story, frame: Frame) -> Story:
     return _changed(story, "tool", **{"key": "call", "value": body.pop("call")}, **body)
 
 
+def _ask(story: Story, frame: Frame) -> Story:
+    """A new ask, or one told anew because a person parked it."""
+    item = {"t": "ask", "run": frame.run_id, "at": frame.at.isoformat(), **frame.body}
+    known = any(old["t"] == "ask" and old["ask"] == item["ask"] for old in story.items)
+    return _changed(story, "ask", "ask", item["ask"], **item) if known else _added(story, item)
+
+
 def _progress(story: Story, frame: Frame) -> Story:
     return replace(story, progress=dict(frame.body))
 
@@ -205,7 +212,7 @@ _REDUCERS: dict[str, Callable[[Story, Frame], Story]] = {
     "search": _appended("search"),
     "tool": _tool,
     "progress": _progress,
-    "ask": _appended("ask"),
+    "ask": _ask,
     "verdict": _verdict,
     "message": _message,
     "delivered": _appended("delivered"),

@@ -1,0 +1,313 @@
+"""Asks as decisions: what is to be asked, what silence denies and when, and how a verdict is told. Pure.
+
+Nothing here waits, reads a clock or touches a row: `engine/broker.py` does, and hands in what it read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine import rules
+from engine.agent.calls import Call, Description
+from engine.frames import Draft, Risk, draft
+from engine.ids import new_id
+from engine.notebook import Notebook
+from engine.store.asks import Ask
+from engine.store.steps import Row
+
+FRESH_SECONDS = 900.0  # an approval that was not begun on within this is asked for again
+SHOWN = 24 * 1024  # characters of a command, or of a diff, in an ask
+LOOK_SECONDS = 5.0  # at the rows, while asks are open: presence tells of itself by no hint
+CHANGED = "what it points at changed since it was asked about"
+STALE = "the approval was not used within 15 minutes"
+USED = "its approval was used already"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Seconds: how long an ask waits for a person, how long while nobody is there, and how often to look."""
+
+    approval: float = 300.0
+    operator_grace: float = 60.0
+    look: float = LOOK_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: a run, its cell, and the run whose conversation it continues (null: none)."""
+
+    run_id: str
+    cell_id: str
+    follows: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call that is to be made: in words, and bound by `digest` to what exactly would happen."""
+
+    call: Call
+    description: Description
+    risk: Risk
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How it was decided. `reason` as in the frame, `text` is what a model is told, `ask` null where none was needed.
+
+    `rows` belong into the step that reserves the effect: an approval is used once.
+    """
+
+    verdict: str
+    reason: str
+    text: str
+    ask: str | None = None
+    message: str | None = None
+    by: str | None = None
+    scope: str | None = None
+
+    @property
+    def approved(self) -> bool:
+        return self.verdict == "approve"
+
+    @property
+    def rows(self) -> list[Row]:
+        return [] if self.ask is None else [Row("ask_changed", {"id": self.ask, "used": True})]
+
+
+def digest(tool: str, arguments: Mapping[str, Any], folder: str, facts: Iterable[str]) -> str:
+    """What an approval is bound to: tool, arguments, folder, and what they point at."""
+    text = json.dumps([tool, arguments, folder, list(facts)], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def said(reason: str, *, seconds: float = 0, by: str | None = None, message: str | None = None) -> str:
+    """A deny in words that a model understands: it was a decision, and nothing is broken."""
+    decision = "This is a decision, not a failure of the tool: do not simply try the same again."
+    match reason:
+        case "timeout":
+            return f"Not run: nobody answered within {_span(seconds)}, and silence counts as no. {decision}"
+        case "no_operator":
+            return f"Not run: for {_span(seconds)} nobody was there who could have answered. {decision}"
+        case "cancelled":
+            return "Not run: the turn was stopped before anybody answered."
+        case "changed":
+            return "Not run: what this call points at changed before anybody answered."
+    why = f", saying: {message}" if message else ""
+    return f"Not run: {by or 'a person'} said no{why}. {decision}"
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 3600:g} h" if seconds >= 7200 else f"{seconds:g} s"
+
+
+def verdict_of(ask: Ask, config: BrokerConfig) -> Verdict:
+    """The verdict of a decided ask, in words."""
+    assert ask.verdict is not None
+    assert ask.reason is not None
+    if ask.verdict == "approve":
+        text = f"Approved by {ask.by or 'a person'}" + (f", saying: {ask.message}" if ask.message else "") + "."
+    else:
+        seconds = config.operator_grace if ask.reason == "no_operator" else ask.body.get("seconds", config.approval)
+        text = said(ask.reason, seconds=seconds, by=ask.by, message=ask.message)
+    return Verdict(ask.verdict, ask.reason, text, ask.id, ask.message, ask.by, ask.scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Silences:
+    """What silence decides now, by ask id, and in how many seconds it may decide more."""
+
+    timeout: list[str] = field(default_factory=list)
+    no_operator: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    next: float = math.inf
+
+
+def silences(
+    asks: Iterable[Ask],
+    *,
+    alive: Callable[[str], bool],
+    present: bool,
+    alone: float,
+    deserted: Iterable[str],
+    grace: float,
+) -> Silences:
+    """Which open asks silence denies now.
+
+    `alive(run)`: the run goes on and is not being stopped. `present`: an operator is there now. `alone`: seconds since
+    the latest of the last operator seen and the engine's resume. `deserted`: runs that were denied for want of an
+    operator, with nobody seen since: their later asks are not waited for. `grace` in seconds.
+    """
+    found = Silences()
+    soonest = math.inf
+    gone = set(deserted)
+    for ask in asks:
+        if not ask.open:
+            continue
+        if not alive(ask.run_id):
+            found.cancelled.append(ask.id)
+            continue
+        if ask.left <= 0:
+            found.timeout.append(ask.id)
+            continue
+        soonest = min(soonest, ask.left)
+        if present or ask.parked:  # who parked it said that nobody will be there
+            continue
+        left = grace - min(ask.age, alone)
+        if left <= 0 or ask.run_id in gone:
+            found.no_operator.append(ask.id)
+            gone.add(ask.run_id)
+        else:
+            soonest = min(soonest, left)
+    return Silences(found.timeout, found.no_operator, found.cancelled, soonest)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call stands: with a verdict, or waiting for that of `ask`."""
+
+    ask: str | None = None
+    verdict: Verdict | None = None
+    parked: bool = False
+
+
+class Round:
+    """Finds the place of each call of a round, and gathers what is to be written for those asked about anew."""
+
+    def __init__(self, config: BrokerConfig, notebook: Notebook, turn: Asker, known: Sequence[Ask]) -> None:
+        self._config = config
+        self._notebook = notebook
+        self._turn = turn
+        self._known = known
+        self.drafts: list[Draft] = []
+        self.rows: list[Row] = []
+        self.outdated: list[str] = []
+
+    def place(self, wanted: Wanted) -> Place:
+        mine = [ask for ask in self._known if ask.run_id == self._turn.run_id and ask.call_id == wanted.call.id]
+        last = mine[-1] if mine else self._reconsidered(wanted)
+        if last is None:
+            return self._permitted(wanted) or self._anew(wanted, None)
+        if last.open:
+            if last.digest == wanted.digest:  # whatever policy and rules became: a pending ask is a person's
+                return Place(last.id, parked=last.parked)
+            self.outdated.append(last.id)
+            return self._anew(wanted, CHANGED)
+        if last.reason == "changed":
+            return self._anew(wanted, CHANGED)
+        if last.verdict == "deny":
+            return Place(last.id, verdict_of(last, self._config))
+        if last.used:
+            return self._anew(wanted, USED)
+        if last.digest != wanted.digest:
+            return self._permitted(wanted) or self._anew(wanted, CHANGED)
+        if last.since is not None and last.since > FRESH_SECONDS:
+            return self._permitted(wanted) or self._anew(wanted, STALE)
+        if last.run_id != self._turn.run_id:
+            self._take_over(last, wanted)
+        return Place(last.id, verdict_of(last, self._config))
+
+    def _permitted(self, wanted: Wanted) -> Place | None:
+        reason = rules.permits(
+            self._notebook.policy, self._notebook.rules.values(), wanted.risk, wanted.call.tool,
+            wanted.description.words,
+        )  # fmt: skip
+        return None if reason is None else Place(verdict=Verdict("approve", reason, ""))
+
+    def _reconsidered(self, wanted: Wanted) -> Ask | None:
+        """The approval that a person gave after all, when silence had denied this call in the run that is continued."""
+        found = [ask for ask in self._known if ask.body.get("reconsiders") and ask.run_id == self._turn.follows]
+        exact = [ask for ask in found if ask.digest == wanted.digest and not ask.used]
+        return exact[-1] if exact else None
+
+    def _take_over(self, ask: Ask, wanted: Wanted) -> None:
+        """Shows an approval from the run before where it is used now, once."""
+        about: dict[str, Any] = {"cell_id": self._turn.cell_id, "run_id": self._turn.run_id}
+        if shown(self._notebook, ask):
+            return
+        body = {**ask.body, "call": wanted.call.id}
+        self.drafts.append(draft("ask", **about, **body))
+        self.drafts.append(
+            draft(
+                "verdict", **about, by=ask.by, ask=ask.id, call=wanted.call.id,
+                verdict="approve", reason="person", scope=ask.scope, message=ask.message,
+            )
+        )  # fmt: skip
+
+    def _anew(self, wanted: Wanted, again: str | None) -> Place:
+        ask_id, turn, what = new_id(), self._turn, wanted.description
+        rule = rules.rule_title(wanted.call.tool, what.words, what.rule)
+        made = draft(
+            "ask", cell_id=turn.cell_id, run_id=turn.run_id,
+            ask=ask_id, call=wanted.call.id, tool=wanted.call.tool, title=what.title, command=_bounded(what.command),
+            why=wanted.call.why, touches=list(what.touches) or None, risk=wanted.risk, rule=rule,
+            words=None if rule is None or what.words is None else list(what.words),
+            diff=None if what.diff is None else _bounded(what.diff), seconds=self._config.approval, again=again,
+        )  # fmt: skip
+        if not self.rows and self._runs_on():
+            self.drafts.append(draft("run", event="waiting", run_id=turn.run_id, cell_id=turn.cell_id, waits_for="ask"))
+        self.drafts.append(made)
+        self.rows.append(
+            Row(
+                "ask",
+                {
+                    "id": ask_id, "cell_id": turn.cell_id, "run_id": turn.run_id, "call_id": wanted.call.id,
+                    "digest": wanted.digest, "body": made.fields, "due_seconds": self._config.approval,
+                },
+            )
+        )  # fmt: skip
+        return Place(ask_id)
+
+    def _runs_on(self) -> bool:
+        run = self._notebook.runs.get(self._turn.run_id)
+        return run is not None and run.state == "running"
+
+
+def _bounded(text: str, limit: int = SHOWN) -> str:
+    """What a card can hold. The digest covers the whole; the card says how much it does not show."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters not shown …\n{text[-half:]}"
+
+
+def telling(notebook: Notebook, asks: Sequence[Ask]) -> tuple[list[Draft], list[Row]]:
+    """The frames and rows that say what became of `asks`: verdicts, the rules given with them, what was parked.
+
+    A run whose last open ask is told goes on.
+    """
+    drafts: list[Draft] = []
+    rows: list[Row] = []
+    for ask in asks:
+        about: dict[str, Any] = {"cell_id": ask.cell_id, "run_id": ask.run_id, "by": ask.by}
+        if ask.open:
+            if ask.parked and not shown(notebook, ask).get("parked"):
+                body = {**ask.body, "parked": True, "seconds": round(ask.left)}
+                drafts.append(draft("ask", cell_id=ask.cell_id, run_id=ask.run_id, **body))
+            continue
+        drafts.append(
+            draft(
+                "verdict", **about, ask=ask.id, call=ask.call_id,
+                verdict=ask.verdict, reason=ask.reason, scope=ask.scope, message=ask.message,
+            )
+        )  # fmt: skip
+        rows.append(Row("ask_changed", {"id": ask.id, "told": True}))
+        if ask.verdict == "approve" and ask.scope == "kind" and (rule := rules.rule_of(ask.id, ask.body)) is not None:
+            drafts.append(draft("session", event="rule", by=ask.by, rule=rule))
+    for run_id in dict.fromkeys(ask.run_id for ask in asks if not ask.open):
+        run = notebook.runs.get(run_id)
+        if run is not None and run.state == "waiting" and not any(ask.open and ask.run_id == run_id for ask in asks):
+            drafts.append(draft("run", event="resumed", run_id=run_id, cell_id=run.cell_id))
+    return drafts, rows
+
+
+def shown(notebook: Notebook, ask: Ask) -> Mapping[str, Any]:
+    """The ask as its cell's story shows it; empty when it does not."""
+    cell = notebook.cells.get(ask.cell_id)
+    items = () if cell is None else cell.story.items
+    return next((item for item in reversed(items) if item["t"] == "ask" and item["ask"] == ask.id), {})
