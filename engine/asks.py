@@ -26,6 +26,8 @@ LOOK_SECONDS = 5.0  # at the rows, while asks are open: presence tells of itself
 CHANGED = "what it points at changed since it was asked about"
 STALE = "the approval was not used within 15 minutes"
 USED = "its approval was used already"
+AFTER_ALL = "it was denied before; going on with the turn approves it after all"
+RECONSIDERED = ("timeout", "no_operator", "person")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,10 @@ class BrokerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks: a run, its cell, and the run whose conversation it continues (null: none)."""
+    """Who asks: a run of an agent cell."""
 
     run_id: str
     cell_id: str
-    follows: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +184,25 @@ class Round:
         self._config = config
         self._notebook = notebook
         self._turn = turn
+        self._run = notebook.runs.get(turn.run_id)
         self._known = known
         self.drafts: list[Draft] = []
         self.rows: list[Row] = []
-        self.outdated: list[str] = []
+        self.outdated: list[str] = []  # open asks about something else by now
+        self.approved: list[str] = []  # asks that a person approved by going on with the turn
 
     def place(self, wanted: Wanted) -> Place:
         mine = [ask for ask in self._known if ask.run_id == self._turn.run_id and ask.call_id == wanted.call.id]
-        last = mine[-1] if mine else self._reconsidered(wanted)
+        last = mine[-1] if mine else None
         if last is None:
-            return self._permitted(wanted) or self._anew(wanted, None)
+            if (permitted := self._permitted(wanted)) is not None:
+                return permitted
+            denied = self._reconsidered(wanted)
+            return self._anew(wanted, None) if denied is None else self._after_all(denied, wanted)
         if last.open:
             if last.digest == wanted.digest:  # whatever policy and rules became: a pending ask is a person's
+                if last.body.get("reconsiders"):  # the crash came before the approval that it was made for
+                    self.approved.append(last.id)
                 return Place(last.id, parked=last.parked)
             self.outdated.append(last.id)
             return self._anew(wanted, CHANGED)
@@ -208,8 +216,6 @@ class Round:
             return self._permitted(wanted) or self._anew(wanted, CHANGED)
         if last.since is not None and last.since > FRESH_SECONDS:
             return self._permitted(wanted) or self._anew(wanted, STALE)
-        if last.run_id != self._turn.run_id:
-            self._take_over(last, wanted)
         return Place(last.id, verdict_of(last, self._config))
 
     def _permitted(self, wanted: Wanted) -> Place | None:
@@ -220,26 +226,21 @@ class Round:
         return None if reason is None else Place(verdict=Verdict("approve", reason, ""))
 
     def _reconsidered(self, wanted: Wanted) -> Ask | None:
-        """The approval that a person gave after all, when silence had denied this call in the run that is continued."""
-        found = [ask for ask in self._known if ask.body.get("reconsiders") and ask.run_id == self._turn.follows]
-        exact = [ask for ask in found if ask.digest == wanted.digest and not ask.used]
+        """The ask of the run before, for exactly this, that was denied and that a person approves by going on."""
+        if self._run is None or self._run.step is None:
+            return None
+        found = [ask for ask in self._known if ask.run_id == self._run.follows and ask.reason in RECONSIDERED]
+        used = {ask.body.get("reconsiders") for ask in self._known}
+        exact = [ask for ask in found if ask.verdict == "deny" and ask.digest == wanted.digest and ask.id not in used]
         return exact[-1] if exact else None
 
-    def _take_over(self, ask: Ask, wanted: Wanted) -> None:
-        """Shows an approval from the run before where it is used now, once."""
-        about: dict[str, Any] = {"cell_id": self._turn.cell_id, "run_id": self._turn.run_id}
-        if shown(self._notebook, ask):
-            return
-        body = {**ask.body, "call": wanted.call.id}
-        self.drafts.append(draft("ask", **about, **body))
-        self.drafts.append(
-            draft(
-                "verdict", **about, by=ask.by, ask=ask.id, call=wanted.call.id,
-                verdict="approve", reason="person", scope=ask.scope, message=ask.message,
-            )
-        )  # fmt: skip
+    def _after_all(self, denied: Ask, wanted: Wanted) -> Place:
+        place = self._anew(wanted, AFTER_ALL, denied.id)
+        assert place.ask is not None
+        self.approved.append(place.ask)
+        return place
 
-    def _anew(self, wanted: Wanted, again: str | None) -> Place:
+    def _anew(self, wanted: Wanted, again: str | None, reconsiders: str | None = None) -> Place:
         ask_id, turn, what = new_id(), self._turn, wanted.description
         rule = rules.rule_title(wanted.call.tool, what.words, what.rule)
         made = draft(
@@ -248,8 +249,9 @@ class Round:
             why=wanted.call.why, touches=list(what.touches) or None, risk=wanted.risk, rule=rule,
             words=None if rule is None or what.words is None else list(what.words),
             diff=None if what.diff is None else _bounded(what.diff), seconds=self._config.approval, again=again,
+            reconsiders=reconsiders,
         )  # fmt: skip
-        if not self.rows and self._runs_on():
+        if not self.rows and self._run is not None and self._run.state == "running":
             self.drafts.append(draft("run", event="waiting", run_id=turn.run_id, cell_id=turn.cell_id, waits_for="ask"))
         self.drafts.append(made)
         self.rows.append(
@@ -262,10 +264,6 @@ class Round:
             )
         )  # fmt: skip
         return Place(ask_id)
-
-    def _runs_on(self) -> bool:
-        run = self._notebook.runs.get(self._turn.run_id)
-        return run is not None and run.state == "running"
 
 
 def _bounded(text: str, limit: int = SHOWN) -> str:

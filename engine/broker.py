@@ -88,7 +88,8 @@ class Broker:
         async with self._lock:
             notebook = self._host.notebook
             self._calls = {key: call for key, call in self._calls.items() if call.run_id in notebook.runs}
-            run_ids = [turn.run_id] if turn.follows is None else [turn.run_id, turn.follows]
+            run = notebook.runs.get(turn.run_id)
+            run_ids = [turn.run_id] if run is None or run.follows is None else [turn.run_id, run.follows]
             known = await self._host.query(store.of_runs, notebook.id, run_ids)
             round_ = Round(self._config, notebook, turn, known)
             for one in wanted:
@@ -97,6 +98,9 @@ class Broker:
                 await self._host.query(store.withdraw, notebook.id, round_.outdated, "changed")
             if round_.drafts:
                 await self._host.write(round_.drafts, round_.rows)
+            for ask_id in round_.approved:
+                by = "owner" if run is None or run.by is None else run.by
+                await self._host.query(store.decide, ask_id, "approve", "once", None, by)
         self.poke()
 
     async def verdict(self, call_id: str) -> Verdict:
