@@ -96,7 +96,7 @@ def compact(text: str) -> str:
     first, *parts = text.split("\r")
     kept: list[str] = []
     covered = -1
-    coloured = False
+    reset = ""  # what was left out ended in the default colours, whatever colour the text before it left on
     leaky = any(colours and not _RESET.match(colours[-1]) for colours in map(_COLOUR.findall, (first, *parts)))
     for part in reversed(parts):
         erases = _ERASE.match(part) is not None
@@ -105,12 +105,12 @@ def compact(text: str) -> str:
         colours = _COLOUR.search(part) is not None
         needed = 1 << 30 if erases else len(plain)  # an erasure reaches what was there before, however long
         if kept and simple and needed <= covered and not (colours and leaky):
-            coloured = coloured or colours
+            reset = "\x1b[0m" if colours else reset
             continue
-        kept.append(part)
+        kept.append(part + reset)
+        reset = ""
         if erases:
             covered = 1 << 30
         elif simple:
             covered = max(covered, len(plain))
-    # What was left out ended in the default colours, whatever colour the text before this one left on.
-    return "\r".join([first + "\x1b[0m" if coloured else first, *reversed(kept)])
+    return "\r".join([first + reset, *reversed(kept)])

@@ -3,7 +3,7 @@
 import time
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.sandbox.text import LONGEST_ESCAPE, Decoder, compact, open_escape, pieces, rewrites
@@ -111,6 +111,7 @@ def drawn(text: str) -> list[str]:
         "".join
     )
 )
+@example("\ra\r\x1b[0m\r")  # what is left out resets the colour of what follows it, not of what it follows
 @settings(max_examples=1000, deadline=None)
 def test_a_compacted_line_looks_the_same(text: str) -> None:
     assert drawn(compact(text)) == drawn(text)
