@@ -17,8 +17,10 @@ help:
 run: $(VENV)/.ready
 	@$(BIN)/nightbook serve
 
+# Most of the time a test waits for a process: several at once use the cores, and a file's tests stay together.
 test: check browser
-	$(BIN)/pytest tests e2e
+	$(BIN)/pytest -n 3 --dist loadfile tests
+	$(BIN)/pytest -n 2 --dist loadfile e2e
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

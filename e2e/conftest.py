@@ -13,7 +13,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ import pytest
 from playwright.sync_api import Browser, Playwright, sync_playwright
 
 from e2e.api import Api
-from e2e.figures import Figures
+from e2e.figures import Figure, Figures
 from e2e.pages import Visitor, launch
 from e2e.proxy import Proxy
 from e2e.scale import SHORT_LIMITS, SOAK
@@ -55,6 +55,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"needs its own machine: {mark.args[0]}"))
         if not SOAK and (mark := item.get_closest_marker("soak")):
             item.add_marker(pytest.mark.skip(reason=f"only with NIGHTBOOK_SOAK=1: {mark.args[0]}"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes hands its figures to the one that prints them."""
+    if (handed := getattr(session.config, "workeroutput", None)) is not None:
+        handed["figures"] = [asdict(figure) for figure in _figures.taken]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _figures.taken += [Figure(**figure) for figure in getattr(node, "workeroutput", {}).get("figures", ())]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
