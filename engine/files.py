@@ -189,6 +189,27 @@ class Files:
                 await self._host.write(placed.drafts, placed.rows)
         return placed
 
+    async def finish(self, path: str, call_id: str) -> Placed | None:
+        """The version that this call made, its content in the folder once more; null when it made none.
+
+        A crash between the commit and the folder leaves the folder behind: what was committed is put there.
+        """
+        path = workspace.plain(path)
+        known = self._host.notebook.files.get(path)
+        if known is None or known.get("call") != call_id or not is_live(known):
+            return None
+        root = await self.root()
+        try:
+            async with self._placing:
+                before = await trio.to_thread.run_sync(_current, root, path)
+                if before is None or digest(before) != known["sha256"]:
+                    found = await self._store.file_contents(self._id, [known["sha256"]])
+                    with trio.CancelScope(shield=True):
+                        await trio.to_thread.run_sync(lambda: workspace.stage(root, path, found[known["sha256"]]).put())
+        finally:
+            os.close(root)
+        return Placed(path, known["version"], (), ())
+
     async def _version(self, path: str, data: bytes, before: bytes | None, cause: Cause) -> Placed:
         [name] = await self._store.keep_files(self._id, [data])
         known = self._host.notebook.files.get(path)

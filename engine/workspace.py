@@ -275,6 +275,31 @@ def stage(root: int, path: str, data: bytes, mode: int | None = None, *, durable
     return staged
 
 
+def names_in(root: int, path: str, limit: int) -> tuple[list[tuple[str, str, int]], bool]:
+    """What is in a folder: (name, kind, bytes), by name, at most `limit`; and whether that is all.
+
+    `kind` is file, folder, link or other. Raises `Missing` and `WorkspaceError`.
+    """
+    found: list[tuple[str, str, int]] = []
+    with inside(root, split(path)) as at, os.scandir(at) as entries:
+        for entry in entries:
+            if len(found) >= WALK_ENTRIES:
+                break
+            if entry.is_symlink():
+                kind = "link"
+            elif entry.is_dir(follow_symlinks=False):
+                kind = "folder"
+            else:
+                kind = "file" if entry.is_file(follow_symlinks=False) else "other"
+            size = 0
+            if kind == "file":
+                with contextlib.suppress(OSError):
+                    size = entry.stat(follow_symlinks=False).st_size
+            found.append((entry.name.encode("utf-8", "replace").decode(), kind, size))
+    found.sort()
+    return found[:limit], len(found) <= limit
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A plain file that a walk found."""

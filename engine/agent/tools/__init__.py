@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from engine.agent.calls import Tool
 from engine.agent.tools.code import Python, Shell
+from engine.agent.tools.reading import ListFiles, ReadFile, SearchFiles
 from engine.agent.tools.telling import AskPerson, Check, Deliver, Progress, Wait
+from engine.agent.tools.writing import EditFile, WriteFile
 
-TOOLS: dict[str, Tool] = {
-    tool.name: tool for tool in (Shell(), Python(), Progress(), Check(), AskPerson(), Deliver(), Wait())
-}
+_ALL: tuple[Tool, ...] = (
+    Shell(),
+    Python(),
+    ReadFile(),
+    WriteFile(),
+    EditFile(),
+    ListFiles(),
+    SearchFiles(),
+    Check(),
+    Progress(),
+    AskPerson(),
+    Deliver(),
+    Wait(),
+)
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}
