@@ -13,6 +13,7 @@ import itertools
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,17 +22,19 @@ import asyncpg
 from engine.frames import Frame
 from engine.ids import new_id
 from engine.notebook import Notebook, apply
-from engine.store import asking, reading
+from engine.store import asking, asks, reading
+from engine.store.asks import INBOX, AskRow
 from engine.store.listen import listen
 from engine.store.pools import open_pool
 from engine.store.reading import NotebookRow, UnknownNotebook
 from engine.store.steps import UNREACHABLE
 
-__all__ = ["Feed", "FeedConfig", "NotebookRow", "Reset", "Subscription", "UnknownNotebook"]
+__all__ = ["AskRow", "Feed", "FeedConfig", "NotebookRow", "Reset", "Subscription", "UnknownNotebook"]
 
 log = logging.getLogger(__name__)
 
 PRESENCE_SECONDS = 5.0
+PRESENCE_PAUSE_SECONDS = 0.1  # many who come at once are told of together
 
 
 class Reset(Exception):
@@ -150,6 +153,7 @@ class Subscription:
         """Gives the place back. May be called twice."""
         self._channel.viewers.discard(self)
         self._channel.left_at = time.monotonic()
+        self._feed.presence_changed()
 
 
 class Feed:
@@ -165,6 +169,11 @@ class Feed:
         self._tasks: list[asyncio.Task[None]] = []
         self._home_version = 1
         self._home_changed = asyncio.Event()
+        self._asks_version = 1
+        self._asks_changed = asyncio.Event()
+        self._asks_open = 0
+        self._at_inbox: dict[object, tuple[str, bool]] = {}
+        self._presence_changed = asyncio.Event()
         self.web_id = f"web-{new_id()}"
         self.pool: asyncpg.Pool[Any]
         self.state = "live"
@@ -175,10 +184,16 @@ class Feed:
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(
-                listen(self._dsn, {"nightbook_frames": self._hint}, connected=self._connected, away=self._cut)
+                listen(
+                    self._dsn,
+                    {"nightbook_frames": self._hint, "nightbook_asks": lambda _: self._asks_moved()},
+                    connected=self._connected,
+                    away=self._cut,
+                )
             ),
             loop.create_task(self._pull()),
             loop.create_task(self._tend()),
+            loop.create_task(self._show_presence()),
         ]
 
     async def stop(self) -> None:
@@ -219,6 +234,7 @@ class Feed:
             subscription.reset_wanted = after > head
             self._notice(notebook_id, head)
         channel.viewers.add(subscription)
+        self.presence_changed()
         return subscription
 
     async def _open(self, notebook_id: str) -> _Channel:
@@ -259,6 +275,44 @@ class Feed:
                     await self._home_changed.wait()
         return self._home_version
 
+    # The asks of all notebooks
+
+    async def asks(self) -> list[AskRow]:
+        """What people can still answer, in all notebooks; the most urgent first."""
+        return await asks.all_open(self.pool)
+
+    async def asks_count(self) -> int:
+        """How many asks people can still answer."""
+        return await asks.count_open(self.pool)
+
+    async def asks_changed(self, seen: int, timeout: float) -> int:
+        """Waits up to `timeout` seconds until some ask came, was parked, decided or ran out after version `seen`.
+
+        Returns the version now; 0 is before all.
+        """
+        if seen >= self._asks_version:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._asks_changed.wait()
+        return self._asks_version
+
+    def at_inbox(self, member: str, *, operator: bool) -> Callable[[], None]:
+        """Says that a member is shown what all notebooks ask, until the function given back is called."""
+        place = object()
+        self._at_inbox[place] = (member, operator)
+        self.presence_changed()
+
+        def leave() -> None:
+            if self._at_inbox.pop(place, None) is not None:
+                self.presence_changed()
+
+        return leave
+
+    def _asks_moved(self) -> None:
+        self._asks_version += 1
+        changed, self._asks_changed = self._asks_changed, asyncio.Event()
+        changed.set()
+
     # Hints and reading
 
     def _hint(self, payload: str) -> None:
@@ -293,6 +347,7 @@ class Feed:
         self.state = "live"
         self._look_everywhere()
         self._home_moved()
+        self._asks_moved()
 
     def _cut(self) -> None:
         self.state = "offline"
@@ -327,16 +382,35 @@ class Feed:
     # Upkeep
 
     async def _tend(self) -> None:
-        """Every few seconds: stand behind lost hints, show presence, let go of what nobody watches."""
+        """Every few seconds: stand behind lost hints, let go of what nobody watches, notice asks that ran out."""
         while True:
             await asyncio.sleep(min(PRESENCE_SECONDS, self._config.poll_seconds))
             try:
                 self._let_go()
                 if self._channels:
                     await self._look_after(list(self._channels))
+                if (count := await asks.count_open(self.pool)) != self._asks_open:
+                    self._asks_open = count
+                    self._asks_moved()
+            except UNREACHABLE as error:
+                log.warning("database away: %s", error)
+
+    async def _show_presence(self) -> None:
+        """Who looks at what, told every few seconds, and at once when somebody comes or goes."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PRESENCE_SECONDS):
+                    await self._presence_changed.wait()
+            self._presence_changed.clear()
+            try:
                 await asking.show_presence(self.pool, self.web_id, self._presence())
             except UNREACHABLE as error:
                 log.warning("database away: %s", error)
+            await asyncio.sleep(PRESENCE_PAUSE_SECONDS)
+
+    def presence_changed(self) -> None:
+        """Somebody came or went."""
+        self._presence_changed.set()
 
     async def _look_after(self, ids: list[str]) -> None:
         for notebook_id, head in (await reading.heads(self.pool, ids)).items():
@@ -354,6 +428,8 @@ class Feed:
             for viewer in channel.viewers:
                 key = (notebook_id, viewer.member)
                 rows[key] = rows.get(key, False) or viewer.operator
+        for member, can_decide in self._at_inbox.values():
+            rows[INBOX, member] = rows.get((INBOX, member), False) or can_decide
         return [(place, member, can_decide) for (place, member), can_decide in rows.items()]
 
     def _let_go(self) -> None:

@@ -53,6 +53,17 @@ class Ask:
         return self.verdict is None
 
 
+@dataclass(frozen=True, slots=True)
+class AskRow:
+    """An open ask and the title of its notebook, as lists show it."""
+
+    ask: Ask
+    title: str
+
+
+PARK_SECONDS = 24 * 3600.0
+LISTED = 500
+
 _COLUMNS = """
 notebook_id, id, cell_id, run_id, call_id, digest, body, asked_at, due_at, parked, verdict, reason, scope, message, by,
 decided_at, told, used_at IS NOT NULL AS used, extract(epoch FROM now() - asked_at)::float8 AS age,
@@ -74,10 +85,29 @@ WITH decided AS (
 SELECT *, {_HINTS} FROM decided
 """
 
+PARK = f"""
+WITH parked AS (
+    UPDATE ask SET parked = true, due_at = now() + $2 * interval '1 s'
+    WHERE id = $1 AND verdict IS NULL AND due_at > now() AND NOT parked
+    RETURNING {_COLUMNS}
+)
+SELECT *, {_HINTS} FROM parked
+"""
+
+# What people can still answer, the most urgent first.
+OPEN = f"""
+SELECT a.*, n.title FROM (
+    SELECT {_COLUMNS} FROM ask WHERE verdict IS NULL AND due_at > now() ORDER BY due_at, id LIMIT $1
+) AS a JOIN notebook n ON n.id = a.notebook_id ORDER BY a.due_at, a.id
+"""
+
+COUNT = "SELECT count(*) FROM ask WHERE verdict IS NULL AND due_at > now()"
+
 # By silence: only once it is due, only while nobody is there, only what was not decided.
 TIME_OUT = """
 UPDATE ask SET verdict = 'deny', reason = 'timeout', decided_at = now()
 WHERE notebook_id = $1 AND id = ANY($2::text[]) AND verdict IS NULL AND due_at <= now()
+RETURNING pg_notify('nightbook_asks', notebook_id)
 """
 
 PRESENT = f"""
@@ -88,11 +118,13 @@ SELECT EXISTS (SELECT 1 FROM presence
 GIVE_UP = f"""
 UPDATE ask SET verdict = 'deny', reason = 'no_operator', decided_at = now()
 WHERE notebook_id = $1 AND id = ANY($2::text[]) AND verdict IS NULL AND due_at > now() AND NOT ({PRESENT.strip()[7:]})
+RETURNING pg_notify('nightbook_asks', notebook_id)
 """
 
 WITHDRAW = """
 UPDATE ask SET verdict = 'deny', reason = $3, decided_at = now()
 WHERE notebook_id = $1 AND id = ANY($2::text[]) AND verdict IS NULL
+RETURNING pg_notify('nightbook_asks', notebook_id)
 """
 
 
@@ -122,6 +154,23 @@ async def decide(pool: Db, ask_id: str, verdict: str, scope: str | None, message
     """A person's verdict. Null when it does not count: decided before, out of time, or no such ask."""
     row = await pool.fetchrow(DECIDE, ask_id, verdict, scope, message, by)
     return None if row is None else _ask(row)
+
+
+async def park(pool: Db, ask_id: str) -> Ask | None:
+    """Gives an open ask a day. Null when it is parked already, decided, out of time, or not there."""
+    row = await pool.fetchrow(PARK, ask_id, PARK_SECONDS)
+    return None if row is None else _ask(row)
+
+
+async def all_open(pool: Db, limit: int = LISTED) -> list[AskRow]:
+    """What people can still answer, in all notebooks; the most urgent first."""
+    return [AskRow(_ask(row), row["title"]) for row in await pool.fetch(OPEN, limit)]
+
+
+async def count_open(pool: Db) -> int:
+    """How many asks people can still answer."""
+    count: int = await pool.fetchval(COUNT)
+    return count
 
 
 async def present(pool: Db, notebook_id: str) -> bool:

@@ -141,6 +141,7 @@ class Ask(SQLModel, table=True):
     __table_args__ = (
         Index("ask_open", "due_at", postgresql_where=text("verdict IS NULL")),
         Index("ask_untold", "notebook_id", postgresql_where=text("NOT told")),
+        Index("ask_run", "notebook_id", "run_id"),
     )
     notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), nullable=False))
     id: str = Field(sa_column=Column(String(64), primary_key=True))

@@ -92,7 +92,7 @@ ROWS = """, rows AS (
     INSERT INTO ask (notebook_id, id, cell_id, run_id, call_id, digest, body, due_at, parked)
     SELECT notebook_id, b->>'id', b->>'cell_id', b->>'run_id', b->>'call_id', b->>'digest', (b->'body')::json,
            now() + (b->>'due_seconds')::float8 * interval '1 s', coalesce((b->>'parked')::bool, false)
-    FROM rows WHERE t = 'ask' ON CONFLICT DO NOTHING
+    FROM rows WHERE t = 'ask' ON CONFLICT DO NOTHING RETURNING pg_notify('nightbook_asks', notebook_id)
 ), ask_changed AS (
     UPDATE ask a SET
         told = a.told OR coalesce((r.b->>'told')::bool, false),

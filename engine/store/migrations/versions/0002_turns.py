@@ -28,6 +28,7 @@ CREATE TABLE ask (
 );
 CREATE INDEX ask_open ON ask (due_at) WHERE verdict IS NULL;
 CREATE INDEX ask_untold ON ask (notebook_id) WHERE NOT told;
+CREATE INDEX ask_run ON ask (notebook_id, run_id);
 
 CREATE TABLE effect (
     notebook_id varchar(32) NOT NULL REFERENCES notebook (id),
