@@ -18,7 +18,7 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from app.api import blobs, document, health, notebooks, problems
+from app.api import asks, blobs, document, health, notebooks, problems
 from app.auth import AuthMiddleware
 from app.settings import Settings
 from engine.feed import Feed, FeedConfig
@@ -54,6 +54,7 @@ def build(settings: Settings, feed: Feed, token: str, port: int, worker_ready: C
     problems.install(api)
     api.include_router(health.router(feed, worker_ready))
     api.include_router(notebooks.router(feed))
+    api.include_router(asks.router(feed))
     api.include_router(blobs.router(feed))
     problems.refuse_the_rest(api)
     document.install(api)

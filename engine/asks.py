@@ -27,7 +27,8 @@ CHANGED = "what it points at changed since it was asked about"
 STALE = "the approval was not used within 15 minutes"
 USED = "its approval was used already"
 AFTER_ALL = "it was denied before; going on with the turn approves it after all"
-RECONSIDERED = ("timeout", "no_operator", "person")
+BY_SILENCE = ("timeout", "no_operator")
+RECONSIDERED = (*BY_SILENCE, "person")
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,8 @@ class Subscription:
         """Gives the place back. May be called twice."""
         self._channel.viewers.discard(self)
         self._channel.left_at = time.monotonic()
-        self._feed.presence_changed()
+        if self.operator:
+            self._feed.presence_changed()
 
 
 class Feed:
@@ -234,7 +235,8 @@ class Feed:
             subscription.reset_wanted = after > head
             self._notice(notebook_id, head)
         channel.viewers.add(subscription)
-        self.presence_changed()
+        if operator:
+            self.presence_changed()
         return subscription
 
     async def _open(self, notebook_id: str) -> _Channel:
@@ -409,7 +411,7 @@ class Feed:
             await asyncio.sleep(PRESENCE_PAUSE_SECONDS)
 
     def presence_changed(self) -> None:
-        """Somebody came or went."""
+        """Somebody who may decide came or went."""
         self._presence_changed.set()
 
     async def _look_after(self, ids: list[str]) -> None:

@@ -112,7 +112,11 @@ def router(feed: Feed) -> APIRouter:
         ]
 
     @routes.post(
-        "", status_code=201, summary="Create a notebook", response_model=NotebookMade, openapi_extra=_body(NewNotebook)
+        "",
+        status_code=201,
+        summary="Create a notebook",
+        response_model=NotebookMade,
+        openapi_extra=body_schema(NewNotebook),
     )
     async def create(request: Request) -> NotebookMade:
         wanted = commands.validate(NewNotebook, await body_of(request))
@@ -140,7 +144,7 @@ def router(feed: Feed) -> APIRouter:
         summary="Ask for something",
         description="Answered after the command is stored. The same id and body again is the same command.",
         response_model=CommandTaken,
-        openapi_extra=_body(commands.CommandModel),
+        openapi_extra=body_schema(commands.CommandModel),
     )
     async def command(notebook_id: str, request: Request) -> CommandTaken:
         wanted = await asyncio.to_thread(commands.parse, await body_of(request))
@@ -219,7 +223,7 @@ async def events(subscription: Subscription) -> AsyncIterator[str]:
         subscription.close()
 
 
-def _body(model: type[BaseModel]) -> dict[str, Any]:
+def body_schema(model: type[BaseModel]) -> dict[str, Any]:
     """The request body for the OpenAPI document: bodies are read by `body_of`, which says better what is wrong."""
     return {
         "requestBody": {

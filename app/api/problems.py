@@ -37,16 +37,16 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {"application/problem+json": {"schema": Problem.model_json_schema()}}}
     for status, text in (
         (401, "Not logged in"),
-        (404, "No such notebook, cell or blob"),
-        (409, "The id was used before for something else"),
+        (404, "There is no such thing"),
+        (409, "The id was used before for something else, or somebody was faster"),
         (413, "Too large"),
         (422, "Malformed; the fields are named"),
     )
 }
 
 
-def problem(status: int, detail: str, errors: list[dict[str, Any]] | None = None) -> JSONResponse:
-    """An error response."""
+def problem(status: int, detail: str, errors: list[dict[str, Any]] | None = None, **members: Any) -> JSONResponse:
+    """An error response. `members` say more about this kind of problem."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -55,6 +55,7 @@ def problem(status: int, detail: str, errors: list[dict[str, Any]] | None = None
     }
     if errors:
         body["errors"] = errors
+    body |= members
     return JSONResponse(body, status, media_type="application/problem+json")
 
 

@@ -68,6 +68,14 @@ async def ask(pool: Db, notebook_id: str, by: str, command_id: str, body: dict[s
         raise IdReused(f"command id {command_id!r} was used before with another body; make a new id")
 
 
+async def asked_by(pool: Db, notebook_id: str, command_id: str) -> str | None:
+    """The member who sent the command of this id; null when nobody did."""
+    by: str | None = await pool.fetchval(
+        "SELECT by FROM command WHERE notebook_id = $1 AND id = $2", notebook_id, command_id
+    )
+    return by
+
+
 class UnknownCell(Exception):
     """There is no cell of this id in the notebook, nor has there ever been one."""
 

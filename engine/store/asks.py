@@ -87,7 +87,7 @@ SELECT *, {_HINTS} FROM decided
 
 PARK = f"""
 WITH parked AS (
-    UPDATE ask SET parked = true, due_at = now() + $2 * interval '1 s'
+    UPDATE ask SET parked = true, due_at = now() + $2::float8 * interval '1 s'
     WHERE id = $1 AND verdict IS NULL AND due_at > now() AND NOT parked
     RETURNING {_COLUMNS}
 )
