@@ -1,7 +1,6 @@
-"""Searching a folder for a literal or a regular expression, in a process of its own.
+"""Searching a folder for a literal or a regular expression, in a process of its own (`engine/apart.py`).
 
-A regular expression may take for ever, and Python holds its lock while it matches: only a process can be stopped. It
-gets a descriptor of the folder and nothing else, says each match in a line of JSON, and is killed when its time is up.
+An expression may take for ever. Each match is said in a line of JSON, so that what was found before the end is known.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-import resource
 import sys
 from typing import Any
 
@@ -17,7 +15,6 @@ from engine import workspace
 
 FILE_BYTES = 8 * 1024 * 1024  # larger files are passed over
 LINE_CHARACTERS = 400  # of a matching line that are told
-MEMORY_BYTES = 1024 * 1024 * 1024
 
 
 def search(root: int, wanted: dict[str, Any]) -> None:
@@ -78,8 +75,6 @@ def _say(**fields: Any) -> None:
 
 def main(root: int) -> None:
     """What the process does: reads its task from stdin."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         search(root, json.load(sys.stdin))
     except MemoryError:

@@ -88,6 +88,10 @@ class Room(Protocol):
     @property
     def run_id(self) -> str: ...
 
+    @property
+    def call_id(self) -> str:
+        """The call that is being made; unique in the notebook, and the same after a crash."""
+
     async def run_code(self, key: str, kind: Literal["python", "shell"], code: str) -> CodeResult:
         """Runs code in the sandbox, at the head of the cell lane, without stdin. `key` names the effect: known, the
         code is not started again and the first outcome is given. Raises `ToolFailed` when the outcome is unknown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.agent.calls import Tool
 from engine.agent.tools.code import Python, Shell
+from engine.agent.tools.fetching import Fetch, Send
 from engine.agent.tools.reading import ListFiles, ReadFile, SearchFiles
 from engine.agent.tools.telling import AskPerson, Check, Deliver, Progress, Wait
 from engine.agent.tools.writing import EditFile, WriteFile
@@ -16,6 +17,8 @@ _ALL: tuple[Tool, ...] = (
     EditFile(),
     ListFiles(),
     SearchFiles(),
+    Fetch(),
+    Send(),
     Check(),
     Progress(),
     AskPerson(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,29 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from engine.agent.calls import CodeResult, Description, EffectClass, Result, Room, ToolFailed
 from engine.agent.tools.text import one_line, trimmed
 from engine.frames import Risk
+from engine.rules import rule_title, words_of
 
 CODE_LIMIT = 256 * 1024  # characters
-
-# A rule covers the words of one simple command. Whatever a shell would do more with than split it into words is out.
-_MORE_THAN_WORDS = re.compile(r"[;&|<>()$`\\*?\[\]{}~!#^%\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\+?=")
-
-
-def simple_words(command: str) -> list[str] | None:
-    """The words of `command` when a shell makes nothing else of it than running them; null otherwise.
-
-    Quotes are taken as the shell takes them. An operator, expansion, glob, escape, comment, control character or
-    assignment, quoted or not, makes it null.
-    """
-    if _MORE_THAN_WORDS.search(command):
-        return None
-    try:
-        words = shlex.split(command)
-    except ValueError:  # a quote that is not closed
-        return None
-    if not words or any(_ASSIGNMENT.match(word) for word in words):
-        return None
-    return words
 
 
 async def _outcome(room: Room, key: str, kind: Literal["python", "shell"], code: str) -> Result:
@@ -72,13 +50,13 @@ class Shell:
     effect: ClassVar[EffectClass] = "once"
 
     async def describe(self, room: Room, arguments: Arguments) -> Description:
-        words = simple_words(arguments.command)
+        words = words_of(arguments.command)
         return Description(
             title=one_line(arguments.command),
             command=arguments.command,
             touches=("everything in the notebook's folder", "what its programs can reach"),
             words=words,
-            rule=f"exactly this command: {shlex.join(words)}" if words else None,
+            rule=rule_title(self.name, words, None),
         )
 
     async def run(self, room: Room, key: str, arguments: Arguments, description: Description) -> Result:

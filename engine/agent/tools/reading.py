@@ -6,8 +6,6 @@ All are `pure`: looking again after a crash changes nothing.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -17,15 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine import workspace
 from engine.agent.calls import Description, EffectClass, Result, Room, ToolFailed
-from engine.agent.tools.text import RESULT_BYTES, one_line, trimmed
+from engine.agent.tools.text import one_line, trimmed
+from engine.apart import run_apart
 from engine.files import digest
 from engine.frames import Risk
-from engine.sandbox.isolation import PACKAGE_ROOT
 
 READ_BYTES = 16 * 1024 * 1024
 SEARCH_SECONDS = 15.0
-SEARCH_OUTPUT = 1024 * 1024
-_SEARCH = "import sys; sys.path.insert(0, sys.argv[1]); from engine.searching import main; main(int(sys.argv[2]))"
 
 T = TypeVar("T")
 FilePath = Annotated[str, Field(min_length=1, max_length=1024, description="Path in the notebook's folder")]
@@ -182,14 +178,13 @@ class SearchFiles:
     async def run(self, room: Room, key: str, arguments: Arguments, description: Description) -> Result:
         wanted = {**arguments.model_dump(), "limit": self.limit}
         root = await room.workspace()
-        found: list[dict[str, Any]] = []
-        with trio.move_on_after(SEARCH_SECONDS) as scope:
-            found = await _searched(root, wanted, found)
+        output = await run_apart("engine.searching", json.dumps(wanted).encode(), SEARCH_SECONDS, descriptors=[root])
+        found: list[dict[str, Any]] = [json.loads(line) for line in output.data.splitlines()]
         last = found.pop() if found and "path" not in found[-1] else {}
         if "error" in last:
             raise ToolFailed(last["error"])
         lines = [f"{workspace.shown(hit['path'])}:{hit['line']}: {hit['text']}" for hit in found]
-        if scope.cancelled_caught:
+        if output.timed_out:
             if not found:
                 raise ToolFailed(
                     f"the search took longer than {SEARCH_SECONDS:g} s and was ended: "
@@ -209,31 +204,3 @@ class SearchFiles:
 
     async def look_up(self, room: Room, key: str, arguments: Arguments) -> Result | None:
         return None
-
-
-async def _searched(root: int, wanted: dict[str, Any], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Runs the search in a process of its own, which does not outlive this call; `found` grows while it goes on."""
-    process = await trio.lowlevel.open_process(
-        [sys.executable, "-I", "-S", "-c", _SEARCH, str(PACKAGE_ROOT), str(root)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        pass_fds=(root,), env={"LANG": "C.UTF-8"}, cwd="/",
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        with suppress(trio.BrokenResourceError):
-            await process.stdin.send_all(json.dumps(wanted).encode())
-            await process.stdin.aclose()
-        held = b""
-        size = 0
-        while size < SEARCH_OUTPUT and (part := await process.stdout.receive_some(RESULT_BYTES)):
-            size += len(part)
-            *lines, held = (held + part).split(b"\n")
-            found += [json.loads(line) for line in lines]
-        return found
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            await trio.aclose_forcefully(process.stdin)
-            await trio.aclose_forcefully(process.stdout)

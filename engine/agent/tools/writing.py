@@ -18,6 +18,7 @@ from engine.agent.tools.reading import FilePath, expect_inside, in_folder
 from engine.diff import Diff, unified
 from engine.files import Cause, ChangedMeanwhile, Placed, digest
 from engine.frames import Risk
+from engine.rules import rule_title
 
 WRITE_CHARACTERS = 4 * 1024 * 1024
 EDIT_BYTES = 2 * 1024 * 1024
@@ -58,10 +59,10 @@ def _read_or_none(root: int, path: str, limit: int) -> workspace.Content | None:
         return None
 
 
-async def _put(room: Room, key: str, path: str, text: str, description: Description) -> Result:
+async def _put(room: Room, path: str, text: str, description: Description) -> Result:
     """Writes what was described over what was described."""
     was = description.facts[0].rpartition(" is ")[2]
-    cause = Cause(cell_id=room.cell_id, run_id=room.run_id, call_id=key)
+    cause = Cause(cell_id=room.cell_id, run_id=room.run_id, call_id=room.call_id)
     try:
         placed = await room.files.put(expect_inside(path), text.encode(), cause, over="" if was == ABSENT else was)
     except (ChangedMeanwhile, workspace.WorkspaceError) as error:
@@ -75,9 +76,9 @@ def _told(placed: Placed, data: bytes) -> str:
     return f"{workspace.shown(placed.path)} is version {placed.version}{changed} ({about})"
 
 
-async def _look_up(room: Room, key: str, path: str) -> Result | None:
+async def _look_up(room: Room, path: str) -> Result | None:
     try:
-        placed = await room.files.finish(expect_inside(path), key)
+        placed = await room.files.finish(expect_inside(path), room.call_id)
     except workspace.WorkspaceError as error:
         raise ToolFailed(str(error)) from None
     if placed is None:
@@ -85,7 +86,7 @@ async def _look_up(room: Room, key: str, path: str) -> Result | None:
     return Result("done", f"{workspace.shown(placed.path)} is version {placed.version}")
 
 
-def _described(verb: str, file: _File, text: str) -> Description:
+def _described(tool: str, verb: str, file: _File, text: str) -> Description:
     """What people are asked about: the change as a diff, and the file by its hash."""
     path = workspace.shown(file.path)
     if file.text is None:
@@ -100,6 +101,8 @@ def _described(verb: str, file: _File, text: str) -> Description:
         touches=(file.path,),
         facts=(file.fact,),
         diff=change.text or None,
+        words=[file.path],
+        rule=rule_title(tool, [file.path], f"any change of {path} by {tool}"),
     )
 
 
@@ -138,15 +141,15 @@ class WriteFile:
         if arguments.over is not None and not file.name.startswith(arguments.over):
             now = "gone" if file.name == ABSENT else f"another one now (sha256 {file.name})"
             raise ToolFailed(f"{workspace.shown(file.path)} is {now}: read it again")
-        return _described("write", file, arguments.content)
+        return _described(self.name, "write", file, arguments.content)
 
     async def run(self, room: Room, key: str, arguments: Arguments, description: Description) -> Result:
         if (done := await self.look_up(room, key, arguments)) is not None:
             return done
-        return await _put(room, key, arguments.path, arguments.content, description)
+        return await _put(room, arguments.path, arguments.content, description)
 
     async def look_up(self, room: Room, key: str, arguments: Arguments) -> Result | None:
-        return await _look_up(room, key, arguments.path)
+        return await _look_up(room, arguments.path)
 
 
 class EditFile:
@@ -169,17 +172,17 @@ class EditFile:
     async def describe(self, room: Room, arguments: Arguments) -> Description:
         _encodable(arguments.new)
         file = await _find(room, arguments.path, EDIT_BYTES)
-        return _described("edit", file, edited(file.path, file.name, file.text, arguments))
+        return _described(self.name, "edit", file, edited(file.path, file.name, file.text, arguments))
 
     async def run(self, room: Room, key: str, arguments: Arguments, description: Description) -> Result:
         if (done := await self.look_up(room, key, arguments)) is not None:
             return done
         file = await _find(room, arguments.path, EDIT_BYTES)
         text = edited(file.path, file.name, file.text, arguments)
-        return await _put(room, key, arguments.path, text, description)
+        return await _put(room, arguments.path, text, description)
 
     async def look_up(self, room: Room, key: str, arguments: Arguments) -> Result | None:
-        return await _look_up(room, key, arguments.path)
+        return await _look_up(room, arguments.path)
 
 
 def edited(path: str, name: str, text: str | None, arguments: EditFile.Arguments) -> str:

@@ -33,6 +33,7 @@ class House:
         self.files = Files(notebook_id, folder, self, journal)
         self.fetch_allow: Sequence[str] = ()
         self.run_id = "run1"
+        self.call_id = "call1"
         self.code: list[tuple[str, str, str]] = []
         self.outcome = CodeResult("done", "", 0, None, 0)
         self._roots: list[int] = []
@@ -65,6 +66,7 @@ class House:
 
     async def call(self, tool: Tool, key: str = "call1", **arguments: Any) -> Result:
         """The whole of a call, as a turn makes it. Raises `ToolFailed`."""
+        self.call_id = key
         checked = tool.Arguments.model_validate(arguments)
         try:
             described = await tool.describe(self, checked)

@@ -53,10 +53,11 @@ async def test_a_call_made_again_after_a_crash_makes_no_second_version(database:
     async with house(database, tmp_path) as room:
         await room.call(WRITE, "c1", path="a", content="old old")
         arguments = EDIT.Arguments.model_validate({"path": "a", "old": "old", "new": "new", "all": True})
-        assert await EDIT.look_up(room, "c2", arguments) is None
+        room.call_id = "c2"
+        assert await EDIT.look_up(room, "key", arguments) is None
         await room.call(EDIT, "c2", path="a", old="old", new="new", all=True)
         (room.folder / "a").write_text("old old")  # as if the crash had come between commit and folder
-        found = await EDIT.look_up(room, "c2", arguments)
+        found = await EDIT.look_up(room, "key", arguments)
         assert found is not None
         assert "version 2" in found.text
         assert (room.folder / "a").read_text() == "new new"
@@ -69,19 +70,20 @@ async def test_a_file_that_changed_since_it_was_asked_about_or_read_is_left_alon
 ) -> None:
     async with house(database, tmp_path) as room:
         await room.call(WRITE, path="a", content="one")
+        room.call_id = "c2"
         arguments = WRITE.Arguments.model_validate({"path": "a", "content": "mine"})
         described = await WRITE.describe(room, arguments)
         (room.folder / "a").write_text("theirs")
         assert (await WRITE.describe(room, arguments)).facts != described.facts  # so an approval does not count
         with pytest.raises(ToolFailed, match="changed meanwhile: read it again"):
-            await WRITE.run(room, "c2", arguments, described)
+            await WRITE.run(room, "key", arguments, described)
         assert "read it again" in await room.failure(WRITE, path="a", content="mine", over="0" * 64)
         assert (room.folder / "a").read_text() == "theirs"
         fresh = WRITE.Arguments.model_validate({"path": "b", "content": "mine"})
         described = await WRITE.describe(room, fresh)
         (room.folder / "b").write_text("somebody made it")
         with pytest.raises(ToolFailed, match="changed meanwhile"):
-            await WRITE.run(room, "c3", fresh, described)
+            await WRITE.run(room, "key", fresh, described)
 
 
 @pytest.mark.trio
