@@ -69,10 +69,11 @@ def test_everything_can_be_reached_on_a_phone(api: Api, phone: Visitor) -> None:
         "feed-state",
     ):
         assert_reachable(page.page.get_by_test_id(test_id))
-    for name in ("Restart kernel", "Stop"):
-        button = page.page.get_by_role("button", name=name, exact=True)
-        button.scroll_into_view_if_needed()
-        assert button.is_visible()
+    assert page.page.get_by_role("button", name="Stop", exact=True).is_visible()
+    page.page.get_by_role("button", name="More", exact=True).tap()
+    for name in ("Restart kernel", "Archive notebook"):
+        assert_reachable(page.page.get_by_role("menuitem", name=name))
+    page.page.keyboard.press("Escape")
     cell = page.cells.nth(1)
     cell.get_by_test_id("cell-source").tap()
     for name in ("Move up", "Move down", "Add a cell below", "Delete cell"):

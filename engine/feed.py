@@ -20,21 +20,24 @@ from typing import Any
 import asyncpg
 
 from engine.frames import Frame
+from engine.history import Absence, absence
 from engine.ids import new_id
 from engine.notebook import Notebook, apply
-from engine.store import asking, asks, reading
+from engine.store import asking, asks, reading, visits
 from engine.store.asks import INBOX, AskRow
 from engine.store.listen import listen
 from engine.store.pools import open_pool
 from engine.store.reading import NotebookRow, UnknownNotebook
 from engine.store.steps import UNREACHABLE
+from engine.store.visits import Left
 
-__all__ = ["AskRow", "Feed", "FeedConfig", "NotebookRow", "Reset", "Subscription", "UnknownNotebook"]
+__all__ = ["AskRow", "Feed", "FeedConfig", "Left", "NotebookRow", "Reset", "Subscription", "UnknownNotebook"]
 
 log = logging.getLogger(__name__)
 
 PRESENCE_SECONDS = 5.0
 PRESENCE_PAUSE_SECONDS = 0.1  # many who come at once are told of together
+VISIT_SECONDS = 20.0  # between two notes of where those are who look on
 
 
 class Reset(Exception):
@@ -107,6 +110,13 @@ class Subscription:
         self.member = member
         self.operator = operator
         self.reset_wanted = False
+        self.seen = 0  # the last frame that a person surely saw, told by the viewer
+        self.looking = False  # whether somebody looks now: a tab in front
+
+    @property
+    def notebook_id(self) -> str:
+        """Whose place this is."""
+        return self._channel.notebook.id
 
     @property
     def head(self) -> int:
@@ -149,8 +159,15 @@ class Subscription:
             self.seq = found[-1].seq
         return found
 
+    def look(self, looking: bool) -> None:
+        """Somebody looks, or not any more: then it is kept how far they saw."""
+        if self.looking and not looking:
+            self._feed.visited(self)
+        self.looking = looking
+
     def close(self) -> None:
         """Gives the place back. May be called twice."""
+        self.look(False)
         self._channel.viewers.discard(self)
         self._channel.left_at = time.monotonic()
         if self.operator:
@@ -168,6 +185,8 @@ class Feed:
         self._dirty: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._visits: dict[tuple[str, str], int] = {}  # (notebook, member) -> seen; to be kept
+        self._visits_at = time.monotonic()
         self._home_version = 1
         self._home_changed = asyncio.Event()
         self._asks_version = 1
@@ -204,6 +223,8 @@ class Feed:
         with contextlib.suppress(*UNREACHABLE):
             async with asyncio.timeout(2):
                 await asking.show_presence(self.pool, self.web_id, [])
+                self._visits_at = float("-inf")
+                await self._keep_visits()
         self.pool.terminate()
 
     def statistics(self) -> dict[str, int]:
@@ -262,6 +283,38 @@ class Feed:
         channel = self._channels.get(notebook_id)
         if channel is None or cell_id not in channel.notebook.cells:
             await asking.expect_cell(self.pool, notebook_id, cell_id)
+
+    # Who was where
+
+    def visited(self, viewer: Subscription) -> None:
+        """Notes how far a viewer saw; kept with the next beat."""
+        if viewer.seen:
+            key = (viewer.notebook_id, viewer.member)
+            self._visits[key] = max(self._visits.get(key, 0), viewer.seen)
+
+    async def left(self, notebook_id: str, member: str) -> Left | None:
+        """Where `member` was last in the notebook."""
+        return await visits.left(self.pool, notebook_id, member)
+
+    async def absence(self, notebook_id: str, member: str, seq: int) -> Absence:
+        """What happened after `seq`, for who comes back."""
+        return absence(await visits.since(self.pool, notebook_id, seq), member)
+
+    async def _keep_visits(self) -> None:
+        now = time.monotonic()
+        if now - self._visits_at >= VISIT_SECONDS:
+            self._visits_at = now
+            for channel in self._channels.values():
+                for viewer in channel.viewers:
+                    if viewer.looking:
+                        self.visited(viewer)
+        kept, self._visits = self._visits, {}
+        if kept:
+            try:
+                await visits.keep(self.pool, [(*key, seen) for key, seen in kept.items()])
+            except UNREACHABLE:
+                self._visits = {**kept, **self._visits}
+                raise
 
     # The list of notebooks
 
@@ -406,6 +459,7 @@ class Feed:
             self._presence_changed.clear()
             try:
                 await asking.show_presence(self.pool, self.web_id, self._presence())
+                await self._keep_visits()
             except UNREACHABLE as error:
                 log.warning("database away: %s", error)
             await asyncio.sleep(PRESENCE_PAUSE_SECONDS)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from engine import story
+from engine import history, story
 from engine.frames import Draft, Frame
+from engine.history import History
 from engine.output import Output
 from engine.splice import Edit
 from engine.story import Story
@@ -45,7 +46,6 @@ class Run:
     step: int | None = None  # of a turn that goes on: at which step
     kind: str = "python"  # of its cell, or of the code that it runs for a turn
     parent: str | None = None  # the turn whose call this is
-    turn: str | None = None  # the turn that had this cell run
     parked: bool = False  # a turn that waits for a person, and needs no engine until then
 
     @property
@@ -133,6 +133,7 @@ class Notebook:
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)  # what an approval of "this kind" covers, by id
     checks: dict[str, bool] = field(default_factory=dict)  # the checklist: item -> ticked
     files: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> newest version, as in its `file` frame
+    history: History = ()  # what happened, in few lines
 
     @property
     def state(self) -> str:
@@ -174,7 +175,7 @@ def apply(notebook: Notebook, frame: Frame) -> Notebook:
     """The notebook after `frame`. A frame of an unknown kind or about an unknown cell only moves `seq`."""
     if frame.kind == "output":
         return _outputs(notebook, [frame])
-    changes: dict[str, Any] = {"seq": frame.seq}
+    changes: dict[str, Any] = {"seq": frame.seq, "history": history.after(notebook.history, frame)}
     src = frame.body.get("src")
     if src is not None:
         changes["cursor"] = {**notebook.cursor, src[0]: src[1]}
@@ -328,7 +329,6 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
             answer=body.get("answer"),
             follows=body.get("follows"),
             step=body.get("step"),
-            turn=body.get("turn"),
             kind="python" if asked is None else asked.kind,
         )
         return {

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from engine.history import Entry
 from engine.notebook import CallRun, Cell, Deleted, Notebook, PendingInput, Run, SandboxState
 from engine.output import Output
 from engine.splice import Edit
 from engine.story import Story
 
-FORMAT = 3
+FORMAT = 4
 
 
 def _plain(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -26,6 +27,7 @@ _INPUT = tuple(item.name for item in fields(PendingInput))
 _EDIT = tuple(item.name for item in fields(Edit))
 _CELL = tuple(item.name for item in fields(Cell) if item.name not in ("output", "input", "edits", "story", "call"))
 _CALL = tuple(item.name for item in fields(CallRun))
+_ENTRY = tuple(item.name for item in fields(Entry))
 _STORY = tuple(item.name for item in fields(Story))
 _NOTEBOOK = (
     *("id", "title", "seq", "archived", "cursor", "count", "epoch", "changed_at", "failed"),
@@ -52,6 +54,7 @@ def dump(notebook: Notebook) -> dict[str, Any]:
     value["runs"] = [_plain(run, _RUN) for run in notebook.runs.values()]
     value["deleted"] = [{"cell": dump_cell(gone.cell), "after": gone.after} for gone in notebook.deleted]
     value["sandbox"] = _plain(notebook.sandbox, _SANDBOX)
+    value["history"] = [_plain(entry, _ENTRY) | {"cells": list(entry.cells)} for entry in notebook.history]
     return value
 
 
@@ -97,4 +100,5 @@ def load(value: dict[str, Any]) -> Notebook:
         runs={item["id"]: Run(**item) for item in value["runs"]},
         deleted=tuple(Deleted(_cell(item["cell"]), item["after"]) for item in value["deleted"]),
         sandbox=SandboxState(**value["sandbox"]),
+        history=tuple(Entry(**{**entry, "cells": tuple(entry["cells"])}) for entry in value["history"]),
     )

@@ -9,11 +9,12 @@ folds (`between`) or what makes a whole page (`snapshot`), and cuts that into pi
 | `notebook` | `set` | title, archived, sandbox |
 | `add` | `cell`, `after`, `by`, `command` | a cell, with its source and version |
 | `move` `remove` | `id`, `after` | |
-| `cell` | `id`, `set` | fields of a cell: state, count, reason, input … |
+| `cell` | `id`, `set` | fields of a cell: state, count, reason, input …; `turn` tells queued cells' places in line |
 | `edit` | `id`, `base`, `version`, `at`, `remove`, `insert`, `by`, `command` | a splice of the source, in code points |
 | `clear` | `id` | a new run starts: the output is emptied |
 | `output` | `id`, `item` | text or a display, appended |
 | `update` | `id`, `item` | a display shown before, replaced by its id |
+| `history` | `from`, `entries` | the timeline: entries from seq `from` on are replaced by these |
 | `refused` | `command`, `reason`, `cell` | |
 """
 
@@ -26,6 +27,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.frames import TEXT_LIMIT, Frame
+from engine.history import History
 from engine.notebook import Cell, Notebook
 
 Op = dict[str, Any]
@@ -71,6 +73,8 @@ def between(old: Notebook, new: Notebook, frame: Frame) -> list[Op]:
     if old.title != new.title or old.archived != new.archived or old.sandbox != new.sandbox:
         before, after = notebook_view(old), notebook_view(new)
         ops.append({"op": "notebook", "set": {key: after[key] for key in after if after[key] != before[key]}})
+    if old.history is not new.history and old.history != new.history:
+        ops.append(_history(old.history, new.history))
     if frame.kind == "refused":
         body = frame.body
         ops.append(
@@ -84,6 +88,19 @@ def between(old: Notebook, new: Notebook, frame: Frame) -> list[Op]:
     if frame.cell_id is not None:
         ops.extend(_cell_ops(old, new, frame, frame.cell_id))
     return ops
+
+
+def _history(old: History, new: History) -> Op:
+    """What of the timeline is new: mostly its last entry. What fell off its beginning, the page forgets by itself."""
+    gone = 0 if not new else next((at for at, entry in enumerate(old) if entry.seq >= new[0].seq), len(old))
+    same = 0
+    for one, other in zip(old[gone:], new, strict=False):
+        if one != other:
+            break
+        same += 1
+    dropped = [entry.seq for entry in old[gone + same :]]
+    entries = [asdict(entry) for entry in new[same:]]
+    return {"op": "history", "from": min([*dropped, *(entry["seq"] for entry in entries)]), "entries": entries}
 
 
 def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str) -> Iterator[Op]:
@@ -116,6 +133,8 @@ def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str) -> Itera
     view_was, view_now = cell_view(was, frame.at), cell_view(cell, frame.at)
     changed = {key: value for key, value in view_now.items() if value != view_was[key]}
     if changed and changed.keys() != {"elapsed"}:
+        if view_now["state"] == "queued":
+            changed["turn"] = frame.seq
         if cell.state in ACTIVE:
             changed["elapsed"] = view_now["elapsed"]
         yield {"op": "cell", "id": cell_id, "set": changed}
@@ -164,8 +183,12 @@ def snapshot(notebook: Notebook, now: datetime) -> Iterator[Op]:
     """The whole page: first all cells, then their outputs, cell by cell. `now` is for the running clocks."""
     yield {"op": "reset"}
     yield {"op": "notebook", "set": notebook_view(notebook)}
+    turns = {run.cell_id: place for place, run in enumerate(notebook.runs.values())}  # the oldest first
     for cell_id in notebook.order:
-        yield _added(notebook, notebook.cells[cell_id], now)
+        added = _added(notebook, notebook.cells[cell_id], now)
+        added["cell"]["turn"] = turns.get(cell_id)
+        yield added
+    yield {"op": "history", "from": 0, "entries": [asdict(entry) for entry in notebook.history]}
     for cell_id in notebook.order:
         yield from _outputs(notebook.cells[cell_id])
 

@@ -18,7 +18,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,7 @@ from ui import ops
 WINDOW = 256 * 1024  # bytes a page may have unacknowledged
 PIECE = 64 * 1024  # bytes of one message of a snapshot or a backlog
 PACE = 0.1  # seconds between two small messages: ten a second
+AWAY = 60.0  # seconds after which who comes back is told what happened
 BEAT = 1.0  # seconds of silence after which a heartbeat shows that the link works
 RETRY = 1.0  # seconds before a feed that failed is asked again
 
@@ -94,7 +95,10 @@ class Viewer:
         self._number = 0
         self._window = Window()
         self._drawn: Notebook | None = None  # the fold the page is known to show
-        self._told: tuple[str, int] | None = None
+        self._told: tuple[str, list[str]] | None = None
+        self._subscription: Subscription | None = None
+        self._looking = False
+        self._back: asyncio.Task[None] | None = None
         self._last_sent = float("-inf")
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -129,6 +133,33 @@ class Viewer:
         """The page has drawn message `number` of `stream`."""
         if stream == self._stream:
             self._drawn = self._window.drawn(number) or self._drawn
+            if self._looking and self._subscription is not None and self._drawn is not None:
+                self._subscription.seen = self._drawn.seq
+
+    def look(self, looking: bool, *, back: bool) -> None:
+        """Somebody looks at the page, or not any more. `back`: after a while, or for the first time."""
+        self._looking = looking
+        if back and looking and (self._back is None or self._back.done()):
+            self._back = asyncio.create_task(self._welcome(), name=f"absence from {self._id}")
+        else:
+            self._apply_look()
+
+    def _apply_look(self) -> None:
+        if self._subscription is not None:
+            if self._drawn is not None and self._looking:
+                self._subscription.seen = self._drawn.seq
+            self._subscription.look(self._looking)
+
+    async def _welcome(self) -> None:
+        """Tells who comes back when they left and what happened since; only then counts them as here again."""
+        try:
+            left = await self._feed.left(self._id, self._member)
+            if left is not None and left.seconds >= AWAY:
+                told = await self._feed.absence(self._id, self._member, left.seq)
+                self._send("back", {"seq": left.seq, "seconds": int(left.seconds), **asdict(told)})
+        except Exception:
+            log.exception("what happened in notebook %s while %s was away cannot be read", self._id, self._member)
+        self._apply_look()
 
     def park(self) -> None:
         """The page's link is gone: stop sending. What the page may have drawn stays known."""
@@ -139,6 +170,8 @@ class Viewer:
     def close(self) -> None:
         """The page is gone for good."""
         self.park()
+        if self._back is not None:
+            self._back.cancel()
         self._closed = True
         self._drawn, self._window = None, Window()
 
@@ -152,13 +185,15 @@ class Viewer:
 
     async def _run(self, base: Notebook | None) -> None:
         shown = base
+        if self._back is not None and not self._back.done():  # what stands above the cells comes before them
+            await asyncio.wait({self._back}, timeout=1.0)
         while self._task is asyncio.current_task():
             try:
                 subscription = await self._feed.attach(
                     self._id, after=None if shown is None else shown.seq, member=self._member, operator=self._operator
                 )
             except UnknownNotebook:
-                self._send("gone")
+                self._send("vanished")
                 return
             except Exception:
                 log.exception("attaching to notebook %s failed, trying again", self._id)
@@ -166,12 +201,17 @@ class Viewer:
                 await asyncio.sleep(RETRY)
                 continue
             follower = _Follower(self, subscription, shown)
+            self._subscription = subscription
+            if self._back is None or self._back.done():
+                self._apply_look()
             try:
                 await follower.follow()
             except Exception:
                 log.exception("the feed of notebook %s failed, attaching again", self._id)
             finally:
                 subscription.close()
+                if self._subscription is subscription:
+                    self._subscription = None
             shown = follower.shown
             self._beat(None)
             await asyncio.sleep(RETRY)
@@ -225,13 +265,14 @@ class Viewer:
         if self._feed.state == "offline" or subscription is None:
             engine = "store-away"
         people = [] if subscription is None else list(subscription.people)
-        self._told = (engine, len(people))
-        self._send("beat", {"stream": self._stream, "n": self._number, "engine": engine, "people": people})
+        self._told = (engine, people)
+        beat = {"stream": self._stream, "n": self._number, "engine": engine, "people": people}
+        self._send("beat", beat | {"server": self._feed.web_id})
 
     def tell(self, subscription: Subscription, *, idle: bool) -> None:
         """A heartbeat when nothing else was sent, or when what it tells has changed."""
         engine = "store-away" if self._feed.state == "offline" else subscription.engine
-        if idle or self._told is None or self._told != (engine, len(subscription.people)):
+        if idle or self._told is None or self._told != (engine, subscription.people):
             self._beat(subscription)
 
 

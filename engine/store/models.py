@@ -59,6 +59,14 @@ class Frame(SQLModel, table=True):
     """
 
     __tablename__ = "frame"
+    __table_args__ = (
+        Index(
+            "frame_told",
+            "notebook_id",
+            "seq",
+            postgresql_where=text("kind IN ('run', 'cell', 'session', 'comment', 'verdict', 'delivered')"),
+        ),
+    )
     notebook_id: str = Field(sa_column=Column(String(32), primary_key=True))
     seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     at: datetime = Field(sa_column=_time(default=False))
@@ -212,4 +220,14 @@ class File(SQLModel, table=True):
     by: str | None = Field(default=None, sa_column=Column(Text))
     run_id: str | None = Field(default=None, sa_column=Column(Text))
     call_id: str | None = Field(default=None, sa_column=Column(Text))
+    at: datetime = Field(sa_column=_time())
+
+
+class Visit(SQLModel, table=True):
+    """How far a member has seen a notebook, and when they last looked at it (database clock)."""
+
+    __tablename__ = "visit"
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    member: str = Field(sa_column=Column(String(64), primary_key=True))
+    seq: int = Field(sa_column=Column(BigInteger, nullable=False))
     at: datetime = Field(sa_column=_time())

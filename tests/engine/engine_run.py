@@ -97,7 +97,6 @@ async def worker(
     poll: float = 5.0,
     keep: bool = False,
     sandbox: dict[str, Any] | None = None,
-    **turns: Any,
 ) -> AsyncIterator[Hand]:
     """A worker on `database` with its data in `folder`; with `keep` its sandboxes go on when it ends."""
     config = SandboxConfig(root=folder / "sandboxes", workspaces=folder / "workspaces")
@@ -105,7 +104,7 @@ async def worker(
         config = replace(config, **sandbox)
     journal = Journal(database)
     supervisor = Supervisor(
-        journal, config, folder / "workers", poll=poll, sandbox_idle=sandbox_idle, kernel_idle=kernel_idle, **turns
+        journal, config, folder / "workers", poll=poll, sandbox_idle=sandbox_idle, kernel_idle=kernel_idle
     )
     hand = Hand(journal, folder, supervisor)
     await journal.start(supervisor.hint)

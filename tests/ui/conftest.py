@@ -69,6 +69,11 @@ class Site:
         place = {"cell_id": "c0", "run_id": "r0", "stream": stream}
         self.write(*[(notebook_id, "output", {"text": text, **place}) for text in texts])
 
+    def notebook_seq(self, notebook_id: str) -> int:
+        """The last frame of a notebook."""
+        seq: int = self.call("GET", f"/head/{notebook_id}")
+        return seq
+
     def commands(self, kind: str) -> list[dict[str, Any]]:
         return [command for command in self.call("GET", "/commands") if command["kind"] == kind]
 

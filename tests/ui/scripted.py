@@ -7,8 +7,9 @@ import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.feed import NotebookRow, Reset, UnknownNotebook
+from engine.feed import Left, NotebookRow, Reset, UnknownNotebook
 from engine.frames import Frame, draft
+from engine.history import Absence, absence
 from engine.notebook import Notebook, apply, fold
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,7 +21,8 @@ class ScriptedSubscription:
     def __init__(self, feed: ScriptedFeed, notebook_id: str, seq: int) -> None:
         self._feed, self._id, self.seq = feed, notebook_id, seq
         self.engine = "here"
-        self.people: list[str] = []
+        self.people = feed.people
+        self.seen = 0
         feed.subscriptions.add(self)
 
     @property
@@ -50,6 +52,9 @@ class ScriptedSubscription:
             self.seq = found[-1].seq
         return found
 
+    def look(self, looking: bool) -> None:
+        pass
+
     def close(self) -> None:
         self._feed.subscriptions.discard(self)
 
@@ -65,6 +70,15 @@ class ScriptedFeed:
         self.reset = False
         self.failing = 0  # how many of the next attaches fail
         self.asked: list[int] = []
+        self.people: list[str] = []
+        self.web_id = "web-1"
+        self.away: Left | None = None  # what everybody is told who comes back
+
+    async def left(self, notebook_id: str, member: str) -> Left | None:
+        return self.away
+
+    async def absence(self, notebook_id: str, member: str, seq: int) -> Absence:
+        return absence(self.journals[notebook_id][seq:], member)
 
     def write(self, notebook_id: str, kind: str, /, **fields: Any) -> Frame:
         journal = self.journals.setdefault(notebook_id, [])

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from nicegui import ui
 from nicegui.client import Client
 
-from engine.feed import Feed
+from engine.feed import Feed, Left
 from tests.ui.scripted import ScriptedFeed
 from ui import pages, theme
 
@@ -36,6 +36,18 @@ def build() -> FastAPI:
         for notebook_id, kind, fields in entries:
             feed.write(notebook_id, kind, **fields)
         return {"frames": len(entries)}
+
+    @app.get("/head/{notebook_id}")
+    async def head(notebook_id: str) -> int:
+        return len(feed.journals[notebook_id])
+
+    @app.post("/world")
+    async def world(request: Request) -> None:
+        """People who are here, which server this is, and how long who comes back was away."""
+        said = await request.json()
+        feed.people[:] = said.get("people", [])
+        feed.web_id = said.get("server", feed.web_id)
+        feed.away = None if said.get("away") is None else Left(*said["away"])
 
     @app.post("/refuse/{status}/{times}")
     async def refuse(status: int, times: int) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.frames import Frame
+from engine.history import KEPT
 from engine.notebook import Notebook, fold
 from tests.ui.scripted import BEGIN, frames_of, steps
 from ui import ops
@@ -24,6 +25,7 @@ class Page:
         self.cells: dict[str, dict[str, Any]] = {}
         self.order: list[str] = []
         self.refused: list[str] = []
+        self.told: list[dict[str, Any]] = []
 
     def draw(self, drawn: list[ops.Op]) -> Page:
         for op in drawn:
@@ -77,11 +79,17 @@ class Page:
         cell, item = self.cells[op["id"]], op["item"]
         cell["displays"] = [item if known.get("display") == item["display"] else known for known in cell["displays"]]
 
+    def history(self, op: ops.Op) -> None:
+        self.told = [*(entry for entry in self.told if entry["seq"] < op["from"]), *op["entries"]][-KEPT:]
+
     def refused_(self, op: ops.Op) -> None:
         self.refused.append(op["reason"])
 
     def shown(self) -> dict[str, Any]:
-        return {"head": self.head, "cells": [self.cells[cell_id] for cell_id in self.order]}
+        cells = [
+            {key: value for key, value in self.cells[cell_id].items() if key != "turn"} for cell_id in self.order
+        ]  # `turn` only orders
+        return {"head": self.head, "cells": cells, "told": self.told}
 
 
 def snapshot_page(notebook: Notebook) -> dict[str, Any]:
@@ -203,9 +211,25 @@ def test_text_with_a_gap_before_it_is_not_joined() -> None:
     assert [op["item"].get("left_out") for op in drawn] == [None, 9]
 
 
+def seen(drawn: list[ops.Op]) -> list[ops.Op]:
+    """Operations but for the timeline's."""
+    return [op for op in drawn if op["op"] != "history"]
+
+
+def test_places_in_line_follow_the_order_in_which_runs_were_asked() -> None:
+    asked = [("run", {"event": "queued", "cell_id": cell, "run_id": cell}) for cell in "cab"]
+    cells = [("cell", {"event": "added", "cell_id": cell, "kind": "python", "source": ""}) for cell in "abc"]
+    made = steps(frames_of(*cells, *asked))
+    drawn = [op for before, frame, after in made for op in ops.between(before, after, frame)]
+    live = {op["id"]: op["set"]["turn"] for op in drawn if "turn" in op.get("set", {})}
+    whole = [op["cell"] for op in ops.snapshot(made[-1][2], BEGIN) if op["op"] == "add"]
+    opened = {cell["id"]: cell["turn"] for cell in whole}
+    assert sorted(live, key=live.__getitem__) == sorted(opened, key=opened.__getitem__) == ["c", "a", "b"]
+
+
 def test_an_edit_tells_whose_it_is() -> None:
     edit = ("cell", {"event": "edited", "cell_id": "a", "at": 1, "insert": "y", "by": "owner", "command_id": "c9"})
-    (op,) = ops_of(edit)
+    (op,) = seen(ops_of(edit))
     assert (op["command"], op["by"], op["base"], op["version"], op["at"], op["insert"]) == ("c9", "owner", 1, 4, 1, "y")
 
 
@@ -216,7 +240,7 @@ def test_a_refusal_names_the_command() -> None:
 
 def test_a_password_question_is_told_as_one_and_a_running_cell_gives_its_elapsed_time() -> None:
     question = {"event": "asked", "cell_id": "a", "run_id": "r", "input": "i", "prompt": "p", "password": True}
-    (op,) = ops_of(("input", question))
+    (op,) = seen(ops_of(("input", question)))
     assert op["set"]["input"] == {"id": "i", "prompt": "p", "password": True}
     assert op["set"]["elapsed"] == 0
 

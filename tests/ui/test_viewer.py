@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from engine.feed import Feed
+from engine.feed import Feed, Left
 from tests.ui.scripted import ScriptedFeed
 from ui import viewer as viewing
 from ui.pages.home import HomeWatcher
@@ -30,6 +30,7 @@ class Page:
         self.sizes: list[int] = []
         self.times: list[float] = []
         self.beats: list[dict[str, Any]] = []
+        self.absences: list[tuple[int, dict[str, Any]]] = []  # each with the messages that came before it
         self.vanished = False
         self.most = 0
         self.arrived = asyncio.Event()
@@ -46,7 +47,10 @@ class Page:
                 self.viewer.drawn(message["stream"], message["n"])
         elif method == "beat":
             self.beats.append(arguments[0])
+        elif method == "back":
+            self.absences.append((len(self.messages), arguments[0]))
         else:
+            assert method == "vanished"
             self.vanished = True
         self.arrived.set()
 
@@ -326,4 +330,45 @@ async def test_a_park_in_the_very_moment_of_an_acknowledgement_ends_the_task(fee
     async with asyncio.timeout(5):
         await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
+    page.viewer.close()
+
+
+async def test_who_comes_back_is_told_what_happened_before_the_page_is_drawn(feed: ScriptedFeed) -> None:
+    left = feed.write("n", "session", event="renamed", title="New").seq
+    for cell, status in (("a", "done"), ("b", "error")):
+        feed.write("n", "run", event="ended", cell_id=cell, run_id=cell, status=status)
+    feed.away = Left(left, 2460.4)
+    page = Page(feed)
+    page.viewer.look(True, back=True)
+    page.hello(None)
+    await page.until(lambda: page.seq is not None)
+    ((before, told),) = page.absences
+    assert before == 0
+    assert (told["seq"], told["seconds"], told["finished"], told["failed"]) == (left, 2460, 1, 1)
+    page.viewer.close()
+
+
+@pytest.mark.parametrize("away", [None, Left(1, viewing.AWAY - 1)])
+async def test_who_was_hardly_away_or_never_here_is_told_nothing(feed: ScriptedFeed, away: Left | None) -> None:
+    feed.away = away
+    page = Page(feed)
+    page.viewer.look(True, back=True)
+    page.hello(None)
+    await page.until(lambda: page.seq is not None)
+    assert page.absences == []
+    page.viewer.close()
+
+
+async def test_what_was_seen_is_what_was_drawn_while_somebody_looked(feed: ScriptedFeed) -> None:
+    page = Page(feed)
+    page.viewer.look(True, back=False)
+    page.hello(None)
+    await page.until(lambda: page.seq is not None)
+    (subscription,) = feed.subscriptions
+    seen = page.seq
+    assert subscription.seen == seen
+    page.viewer.look(False, back=False)
+    feed.write("n", "session", event="renamed", title="Unseen")
+    await page.until(lambda: page.seq != seen)
+    assert subscription.seen == seen
     page.viewer.close()

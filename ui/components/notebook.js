@@ -9,33 +9,46 @@ import { Output } from "nightbook/output.js";
 import { Painter } from "nightbook/painter.js";
 import { Source } from "nightbook/source.js";
 import NbHead from "nightbook/head.js";
+import NbJump from "nightbook/jump.js";
+import NbRail from "nightbook/rail.js";
+import NbStrip from "nightbook/strip.js";
 
 const ACTIVE = ["running", "waiting", "cancelling"];
 const UNDO = 60000; // milliseconds for which a deletion can be undone
+const RESTART = 600000; // milliseconds after which a new server is no news any more
+const HISTORY = 200; // entries of the timeline, as in engine/history.py
+const AWAY = 60000; // milliseconds after which who comes back is told what happened
+const TOLD = 8000; // milliseconds for which a restart is told
 
 export default {
-  components: { NbCell, NbHead },
+  components: { NbCell, NbHead, NbJump, NbRail, NbStrip },
   props: { notebook: String, member: String },
-  emits: ["hello", "drawn"],
+  emits: ["hello", "drawn", "look"],
   template: `
 <div class="nb" :class="{ many: order.length > 30 }">
   <nb-head :title="title" :archived="archived" :sandbox="sandbox" :feed="feed" :seq="seq" :runs="runs" :clock="clock"
-    :unsent="unsent" :page="page"></nb-head>
+    :unsent="unsent" :page="page" :engine="engine" :network="network" :restarted="restarted" :people="people"
+    :member="member"></nb-head>
   <div v-if="gone" class="page empty" role="alert"><h2>This notebook is not here any more</h2>
     <p><a href="/">All notebooks</a></p></div>
-  <div v-else class="page">
+  <div v-else class="page railed">
+  <section class="column" aria-label="Cells">
+    <nb-strip v-if="absence" :absence="absence" :waiting="runs.waiting" @show="showLeft" @dismiss="absence = null"></nb-strip>
     <p class="unseen" role="status" aria-live="polite">{{ spoken }}</p>
     <div v-for="notice in notices" :key="notice.key" class="note" role="alert">{{ notice.text }}
       <button type="button" class="ghost" @click="dismiss(notice)">Dismiss</button></div>
     <nb-cell v-for="(id, at) in order" :key="id" :cell="cells.get(id)" :page="page" :clock="clock" :place="at + 1"
-      :last="at + 1 === order.length" :gone="sandbox.kernel === 'gone'"></nb-cell>
+      :last="at + 1 === order.length" :gone="sandbox.kernel === 'gone'" :line="lines[id] ?? 0"></nb-cell>
     <div v-if="seq !== null && !order.length" class="empty"><p>No cells yet. Add one to begin.</p></div>
     <div ref="add" class="add" v-show="seq !== null">
       <button type="button" data-testid="cell-add-python" @click="page.add('python')">+ Python</button>
       <button type="button" data-testid="cell-add-shell" @click="page.add('shell')">+ Shell</button>
       <button type="button" data-testid="cell-add-markdown" @click="page.add('markdown')">+ Text</button>
     </div>
+  </section>
+  <nb-rail ref="rail" :state="state" :page="page"></nb-rail>
   </div>
+  <nb-jump :running="running" @jump="page.show"></nb-jump>
   <div v-if="undo.length || promised" ref="bar" class="undo" role="status" tabindex="-1">
     <span>{{ promised }} {{ deleted }}</span>
     <template v-if="undo.length"><button type="button" @click="restore">Undo</button>
@@ -50,6 +63,12 @@ export default {
     up: false,
     live: false,
     engine: "here",
+    network: navigator.onLine,
+    people: [],
+    history: [], // entries of the timeline, oldest first
+    absence: null, // what the server says of the time one was away
+    restarted: "",
+    left: null, // the last frame seen before one came back
     gone: false,
     unsent: 0,
     notices: [],
@@ -59,6 +78,19 @@ export default {
     clock: { now: performance.now() },
   }),
   computed: {
+    // What the sections of the rail see.
+    state() {
+      return { order: this.order, cells: this.cells, member: this.member, history: this.history, left: this.left };
+    },
+    running() {
+      return this.order.filter((id) => ["running", "cancelling"].includes(this.cells.get(id).state));
+    },
+    // Queued cells and their place in line, from 1.
+    lines() {
+      const queued = this.order.map((id) => this.cells.get(id)).filter((cell) => cell.state === "queued");
+      queued.sort((one, other) => (one.turn ?? 0) - (other.turn ?? 0));
+      return Object.fromEntries(queued.map((cell, at) => [cell.id, at + 1]));
+    },
     feed() {
       if (!this.up) return "offline";
       if (this.engine !== "here") return "engine-away";
@@ -119,10 +151,15 @@ export default {
     this.link = new Link({
       connected: () => {
         this.live = false;
+        this.look(this.looked !== true); // before the page is drawn, so that the strip above it moves nothing
+        this.looked = true;
         this.painter.restart();
         this.commands.kick();
       },
-      changed: (up) => (this.up = up),
+      changed: (up) => {
+        this.up = up;
+        if (!up) this.awaySince ??= Date.now();
+      },
     });
     this.painter = new Painter({
       apply: (op) => this[`on_${op.op}`]?.(op),
@@ -141,6 +178,11 @@ export default {
       this.pinned = page.scrollHeight - page.scrollTop - page.clientHeight < 48;
     };
     addEventListener("scroll", this.onScroll, { passive: true });
+    this.onLook = () => this.look();
+    document.addEventListener("visibilitychange", this.onLook);
+    this.onNetwork = () => (this.network = navigator.onLine);
+    addEventListener("online", this.onNetwork);
+    addEventListener("offline", this.onNetwork);
     this.commands.start();
     setTimeout(() => this.link.start()); // the framework makes its socket after this
   },
@@ -148,6 +190,9 @@ export default {
     this.link.stop();
     clearInterval(this.ticking);
     removeEventListener("scroll", this.onScroll);
+    document.removeEventListener("visibilitychange", this.onLook);
+    removeEventListener("online", this.onNetwork);
+    removeEventListener("offline", this.onNetwork);
   },
   methods: {
     // what the server calls
@@ -155,13 +200,47 @@ export default {
       this.link.heard();
       this.painter.push(JSON.parse(text));
     },
-    beat({ stream, n, engine }) {
+    beat({ stream, n, engine, people, server }) {
       this.link.heard();
       this.engine = engine;
+      if (people.join("\n") !== this.people.join("\n")) this.people = people;
+      this.served(server);
       if (this.painter.beat(stream, n)) this.live = true;
+    },
+    // Another server than the tab last heard of, a moment ago: it was restarted, and the page came back by itself.
+    served(server) {
+      const key = `nightbook.server.${this.notebook}`;
+      const last = recall(key);
+      if (last?.server === server && Date.now() - last.at < RESTART / 4) return;
+      remember(key, { server, at: Date.now(), busy: this.runs.busy });
+      if (!last || last.server === server || Date.now() - last.at > RESTART) return;
+      this.restarted = last.busy ? "Server restarted, work went on" : "Server restarted";
+      setTimeout(() => (this.restarted = ""), TOLD);
+    },
+    back({ seq, ...told }) {
+      this.link.heard();
+      this.left = seq;
+      this.absence = { ...told, key: freshId() };
     },
     vanished() {
       this.gone = true;
+    },
+
+    // Looking away and back. A page is looked at while it is in front; after a while away one is told what happened.
+    look(first = false) {
+      const looking = !document.hidden;
+      const back = looking && (first || (this.awaySince !== undefined && Date.now() - this.awaySince > AWAY));
+      if (!looking && this.awaySince === undefined) this.awaySince = Date.now();
+      if (looking && this.link.up) this.awaySince = undefined;
+      if (this.link.up) this.$emit("look", { looking, back });
+    },
+    async showLeft() {
+      const left = this.$refs.rail.$el.querySelector(".left");
+      const mark = left?.nextElementSibling?.querySelector("[data-cell]")?.dataset.cell;
+      const entry = this.history.find((one) => one.until > this.left && this.cells.has(one.cell));
+      const id = mark ?? entry?.cell;
+      if (id) this.page.show(id);
+      else left?.scrollIntoView({ block: "center" });
     },
 
     // view operations
@@ -192,6 +271,9 @@ export default {
       if (this.stale) this.arriving.push(id);
       else this.order = placed(this.order, id, after);
       if (typed === null) this.recover(cell);
+    },
+    on_history({ from, entries }) {
+      this.history = [...this.history.filter((entry) => entry.seq < from), ...entries].slice(-HISTORY);
     },
     on_move({ id, after }) {
       this.order = placed(this.order, id, after);
@@ -417,6 +499,12 @@ export default {
         stopAll: () => send("stop"),
         restart: () => send("restart_kernel"),
         rename: (title) => send("rename", { title }),
+        show: (id) => {
+          const node = this.cells.get(id)?.view?.$el;
+          const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+          node?.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+        },
+        archive: () => send("archive", { archived: true }),
         unarchive: () => send("archive", { archived: false }),
       };
     },

@@ -6,7 +6,8 @@ from nicegui.element import Element
 
 
 class NotebookView(Element, component="notebook.js"):
-    """Draws one notebook. Emits `hello {stream, seq}` and `drawn {stream, n}`; takes `push`, `beat` and `vanished`."""
+    """Draws one notebook. Emits `hello {stream, seq}`, `drawn {stream, n}` and `look {looking, back}`; takes `push`,
+    `beat`, `back` and `vanished`."""
 
     def __init__(self, notebook_id: str, member: str) -> None:
         super().__init__()

@@ -34,6 +34,7 @@ def register(feed: Feed) -> None:
         viewer = Viewer(feed, notebook_id, view.run_method, member=member)
         view.on("hello", lambda event: _hello(viewer, event))
         view.on("drawn", lambda event: _drawn(viewer, event))
+        view.on("look", lambda event: _look(viewer, event))
         client.on_connect(only_newest)
         client.on_disconnect(lambda: None if client.has_socket_connection else viewer.park())
         client.on_delete(viewer.close)
@@ -60,6 +61,11 @@ def _hello(viewer: Viewer, event: GenericEventArguments) -> None:
 def _drawn(viewer: Viewer, event: GenericEventArguments) -> None:
     said = page_event(event.args)
     viewer.drawn(_number(said.get("stream")), _number(said.get("n")))
+
+
+def _look(viewer: Viewer, event: GenericEventArguments) -> None:
+    said = page_event(event.args)
+    viewer.look(said.get("looking") is True, back=said.get("back") is True)
 
 
 def _number(value: Any) -> int:

@@ -3,7 +3,7 @@
 
 import { carried } from "./source.js";
 import { markdown } from "./markdown.js";
-import { duration, size, took } from "./words.js";
+import { duration, inLine, size, took } from "./words.js";
 
 const ACTIVE = ["queued", "running", "waiting", "cancelling"];
 const DOUBLE = 400; // milliseconds after "run" in which a second click of the same button, "stop" by then, was meant for "run"
@@ -11,7 +11,7 @@ const NAMES = { python: "Python", shell: "Shell", markdown: "Text" };
 
 export default {
   name: "NbCell",
-  props: { cell: Object, page: Object, clock: Object, place: Number, last: Boolean, gone: Boolean },
+  props: { cell: Object, page: Object, clock: Object, place: Number, last: Boolean, gone: Boolean, line: Number },
   template: `
 <section class="cell" data-testid="cell" :data-cell-id="cell.id" :data-kind="cell.kind" :data-state="cell.state"
   :aria-label="NAMES[cell.kind] + ' cell ' + place">
@@ -81,7 +81,7 @@ export default {
     words() {
       const { state, reason, asked } = this.cell;
       if (asked) return "Asked to run";
-      if (state === "queued") return "Queued";
+      if (state === "queued") return inLine(this.line);
       if (state === "running") return "Running";
       if (state === "waiting") return "Waits for a line from you";
       if (state === "cancelling") return "Stopping";

@@ -1,12 +1,17 @@
 // The head of a notebook page: its title, what runs, what the sandbox and the link are doing, and the deeds for all cells.
 
 import { duration } from "./words.js";
+import { chosen, themeEntries } from "./choice.js";
+import NbFaces from "./faces.js";
+import NbMenu from "./menu.js";
 
 const FEED = {
   live: ["Live", "What you see is what is."],
   "catching-up": ["Catching up", "Reading what happened meanwhile."],
-  offline: ["Offline", "No connection. The work goes on; this page comes back by itself."],
+  network: ["You are offline", "This device has no network. The work goes on; this page comes back by itself."],
+  offline: ["Server does not answer", "No connection to the server. What runs there goes on; this page comes back by itself."],
   "engine-away": ["Engine away", "Nothing serves this notebook at the moment. What you ask for is kept until it is back."],
+  "store-away": ["Database away", "The server cannot reach its database. What runs goes on; this page comes back by itself."],
 };
 
 export default {
@@ -21,7 +26,13 @@ export default {
     clock: Object,
     unsent: Number,
     page: Object,
+    engine: String,
+    network: Boolean,
+    restarted: String,
+    people: Array,
+    member: String,
   },
+  components: { NbFaces, NbMenu },
   template: `
 <header class="head">
   <a class="logo" href="/" aria-label="All notebooks" title="All notebooks"></a>
@@ -37,19 +48,37 @@ export default {
     <span v-if="archived" class="chip">Archived <button type="button" class="ghost" @click="page.unarchive()">Take it back</button></span>
     <span class="chip" data-testid="sandbox-state" :data-state="sandbox.state" :data-kernel="sandbox.kernel" :title="boxTitle">{{ box }}</span>
     <span class="chip" :class="{ live: feed === 'live', off: feed !== 'live' }" data-testid="feed-state" :data-seq="seq ?? ''"
-      :data-state="feed" :title="FEED[feed][1]" role="status"><span class="dot"></span>{{ FEED[feed][0] }}</span>
+      :data-state="feed" :title="link[1]" role="status"><span class="dot"></span>{{ link[0] }}</span>
+    <span v-if="restarted" class="chip" role="status" data-testid="server-restarted">{{ restarted }}</span>
     <span v-if="unsent" class="chip off" role="status">{{ unsent }} not sent yet</span>
   </span>
   <span class="grow"></span>
+  <nb-faces :people="people" :member="member"></nb-faces>
   <span class="deeds">
-    <button type="button" class="ghost" @click="page.restart()" title="A new kernel: variables are gone">Restart kernel</button>
     <button type="button" @click="page.stopAll()" :disabled="!runs.busy && !runs.queued">Stop</button>
     <button type="button" class="main" data-testid="run-all" @click="page.runAll()">Run all</button>
+    <nb-menu :entries="entries"></nb-menu>
   </span>
 </header>
 <p v-if="sandbox.isolation === 'process'" class="warn" role="note">Not isolated: code can read what the server's user can.</p>`,
-  data: () => ({ FEED }),
+  data: () => ({ theme: chosen() }),
   computed: {
+    // What is needed seldom. A part of the notebook with a deed of its own adds it here.
+    entries() {
+      return [
+        { label: "Restart kernel", hint: "A new kernel: variables are gone", run: () => this.page.restart() },
+        this.archived
+          ? { label: "Take out of the archive", run: () => this.page.unarchive() }
+          : { label: "Archive notebook", run: () => this.page.archive() },
+        { heading: "Theme" },
+        ...themeEntries(this.theme, (theme) => (this.theme = theme)),
+      ];
+    },
+    link() {
+      if (this.feed === "offline" && !this.network) return FEED.network;
+      if (this.feed === "engine-away" && this.engine === "store-away") return FEED["store-away"];
+      return FEED[this.feed];
+    },
     known() {
       return this.feed !== "offline" && this.feed !== "engine-away";
     },

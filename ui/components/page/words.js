@@ -13,6 +13,14 @@ export function took(milliseconds) {
   return duration(milliseconds);
 }
 
+// A place in line, from 1; 0 while it is not known.
+export function inLine(place) {
+  if (place < 1) return "Queued";
+  if (place === 1) return "Next in line";
+  const last = place % 100 > 10 && place % 100 < 14 ? 0 : place % 10;
+  return `${place}${["th", "st", "nd", "rd"][last] ?? "th"} in line`;
+}
+
 export function size(bytes) {
   if (bytes < 1000) return `${bytes} bytes`;
   if (bytes < 1e6) return `${Math.round(bytes / 1e3)} KB`;
@@ -33,4 +41,15 @@ export function ago(seconds) {
     best = `${count} ${word}${count === 1 ? "" : "s"} ago`;
   }
   return best;
+}
+
+export function counted(count, word) {
+  return `${count} ${word}${count === 1 ? "" : "s"}`;
+}
+
+// How long somebody was away, in whole minutes, hours or days.
+export function away(seconds) {
+  if (seconds < 5400) return counted(Math.max(1, Math.round(seconds / 60)), "minute");
+  if (seconds < 129600) return counted(Math.round(seconds / 3600), "hour");
+  return counted(Math.round(seconds / 86400), "day");
 }

@@ -1,1 +1,0 @@
-"""Models: what replies to a conversation. `runbook` needs no key and no network."""
