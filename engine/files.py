@@ -247,6 +247,15 @@ class Files:
             if ends:
                 self._midway = 0
 
+    async def keep_one(self, path: str, cause: Cause) -> bool:
+        """Keeps one file as it is now; false when it is not there, or cannot be kept. Raises `WorkspaceError`."""
+        path = workspace.plain(path)
+        root = await self.root()
+        try:
+            return await self._keep_batch(root, [path], cause) == 1
+        finally:
+            os.close(root)
+
     async def _keep(self, root: int, found: workspace.Walk, cause: Cause, ends: bool) -> None:
         skipped = dict(found.skipped)
         if not found.whole:
@@ -274,7 +283,8 @@ class Files:
         await self._tell_gone(root, [path for path in self._host.notebook.files if path not in seen], skipped, cause)
         await self._tell_skipped(skipped, cause)
 
-    async def _keep_batch(self, root: int, batch: Sequence[str], cause: Cause) -> None:
+    async def _keep_batch(self, root: int, batch: Sequence[str], cause: Cause) -> int:
+        """Keeps those that are still there; returns how many."""
         async with self._placing:
             read = await trio.to_thread.run_sync(_read_all, root, batch)
             names = await self._store.keep_files(self._id, [content.data for content in read.values()])
@@ -293,6 +303,7 @@ class Files:
                 await self._host.write([item for item, _ in made], [row for _, row in made])
             for path, content in read.items():
                 self._marks[path] = content.mark
+            return len(read)
 
     async def _tell_gone(self, root: int, paths: list[str], skipped: dict[str, str], cause: Cause) -> None:
         """Files that are there no more: a version without bytes."""

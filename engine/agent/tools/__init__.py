@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.agent.calls import Tool
+from engine.agent.tools.cells import AddCell, RunCell
 from engine.agent.tools.code import Python, Shell
 from engine.agent.tools.fetching import Fetch, Send
 from engine.agent.tools.reading import ListFiles, ReadFile, SearchFiles
@@ -19,6 +20,8 @@ _ALL: tuple[Tool, ...] = (
     SearchFiles(),
     Fetch(),
     Send(),
+    AddCell(),
+    RunCell(),
     Check(),
     Progress(),
     AskPerson(),

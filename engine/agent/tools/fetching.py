@@ -10,6 +10,7 @@ import codecs
 import hashlib
 import json
 import re
+import ssl
 import zlib
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -65,6 +66,10 @@ def checked(url: str) -> httpx.URL:
         raise ToolFailed("an address must not hold a user name or password: it would be stored and shown")
     if not found.host:
         raise ToolFailed(f"{one_line(url)}: the address names no host")
+    if not re.fullmatch(r"[A-Za-z0-9._:-]+", found.raw_host.decode("ascii", "replace")):
+        raise ToolFailed(f"{one_line(url)}: not an address (its host is no name)")
+    if found.port is not None and not 0 < found.port < 65536:
+        raise ToolFailed(f"{one_line(url)}: not an address (a port is a number up to 65535)")
     return found
 
 
@@ -117,7 +122,20 @@ async def _once(
     except zlib.error as error:
         raise ToolFailed(f"{where} sent what cannot be unpacked ({error})") from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise ToolFailed(f"{where} could not be fetched: {one_line(str(error)) or type(error).__name__}") from None
+        raise ToolFailed(f"{where} could not be fetched: {_cause(error)}") from None
+
+
+def _cause(error: BaseException) -> str:
+    """The deepest reason that says something: a bad certificate lies under what the layers above made of it."""
+    said = type(error).__name__
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLError):
+            kind = "its certificate" if isinstance(seen, ssl.SSLCertVerificationError) else "TLS"
+            return f"{kind}: {one_line(str(seen), 300)}"
+        said = one_line(str(seen), 300) or said
+        seen = seen.__cause__ or seen.__context__
+    return said
 
 
 async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:

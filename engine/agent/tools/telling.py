@@ -11,8 +11,11 @@ import trio
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.agent.calls import Description, EffectClass, Result, Room, ToolFailed
+from engine.agent.tools.reading import expect_inside
 from engine.agent.tools.text import one_line
+from engine.files import Cause
 from engine.frames import TEXT_LIMIT, Risk, draft
+from engine.workspace import shown
 
 WAIT_SECONDS = 24 * 3600
 
@@ -117,17 +120,17 @@ class Deliver:
     effect: ClassVar[EffectClass] = "pure"
 
     async def describe(self, room: Room, arguments: Arguments) -> Description:
-        title = one_line(arguments.text) or ", ".join(arguments.files) or "nothing to hand over"
-        return Description(title=title, command=arguments.text, touches=tuple(arguments.files))
+        files = [expect_inside(path) for path in arguments.files]
+        title = one_line(arguments.text) or ", ".join(files) or "nothing to hand over"
+        return Description(title=title, command=arguments.text, touches=files)
 
     async def run(self, room: Room, key: str, arguments: Arguments, description: Description) -> Result:
-        told = draft(
-            "delivered",
-            cell_id=room.cell_id,
-            run_id=room.run_id,
-            text=arguments.text,
-            files=arguments.files or None,
-        )
+        files = [expect_inside(path) for path in arguments.files]
+        cause = Cause(cell_id=room.cell_id, run_id=room.run_id)
+        for path in files:
+            if not await room.files.keep_one(path, cause):
+                raise ToolFailed(f"there is no file {shown(path)} that could be kept: write it, or leave it out")
+        told = draft("delivered", cell_id=room.cell_id, run_id=room.run_id, text=arguments.text, files=files or None)
         return Result("done", "delivered", drafts=[told], ends="delivered")
 
     async def look_up(self, room: Room, key: str, arguments: Arguments) -> Result | None:
