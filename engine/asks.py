@@ -17,7 +17,7 @@ from engine.agent.calls import Call, Description
 from engine.frames import Draft, Risk, draft
 from engine.ids import new_id
 from engine.notebook import Notebook
-from engine.store.asks import Ask
+from engine.store.asks import PARK_SECONDS, Ask
 from engine.store.steps import Row
 
 FRESH_SECONDS = 900.0  # an approval that was not begun on within this is asked for again
@@ -115,7 +115,9 @@ def verdict_of(ask: Ask, config: BrokerConfig) -> Verdict:
     if ask.verdict == "approve":
         text = f"Approved by {ask.by or 'a person'}" + (f", saying: {ask.message}" if ask.message else "") + "."
     else:
-        seconds = config.operator_grace if ask.reason == "no_operator" else ask.body.get("seconds", config.approval)
+        seconds = PARK_SECONDS if ask.parked else ask.body.get("seconds", config.approval)
+        if ask.reason == "no_operator":
+            seconds = config.operator_grace
         text = said(ask.reason, seconds=seconds, by=ask.by, message=ask.message)
     return Verdict(ask.verdict, ask.reason, text, ask.id, ask.message, ask.by, ask.scope)
 

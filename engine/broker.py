@@ -152,11 +152,10 @@ class Broker:
             notebook = self._host.notebook
             asks = await self._host.query(store.untold, notebook.id)
             self._deserted.intersection_update(notebook.runs)
-            if not any(ask.open for ask in asks) and not self._deserted:
-                await self._tell(asks)
-                return math.inf
+            watching = self._deserted or any(ask.open and not ask.parked for ask in asks)
             now = trio.current_time()
-            if present := await self._host.query(store.present, notebook.id):
+            present = bool(watching) and await self._host.query(store.present, notebook.id)
+            if present:
                 self._alone_since = now
                 self._deserted.clear()
             found = silences(
@@ -176,7 +175,8 @@ class Broker:
             if found.timeout or found.no_operator or found.cancelled:
                 asks = await self._host.query(store.untold, notebook.id)
             await self._tell(asks)
-            return max(0.01, min(found.next, self._config.look))
+            # Of presence no hint tells; of all else one does, and the supervisor stands behind it.
+            return max(0.01, min(found.next, self._config.look if watching else math.inf))
 
     async def _tell(self, asks: Sequence[Ask]) -> None:
         """Each verdict in one frame, in the step that marks it as told, and then to the turn that waits for it."""

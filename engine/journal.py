@@ -191,8 +191,8 @@ class Journal:
     async def wanted(self) -> list[str]:
         return await self._bridge.run(ownership.wanted, self._pool)
 
-    async def owned_with_commands(self, worker_id: str) -> list[str]:
-        return await self._bridge.run(ownership.owned_with_commands, self._pool, worker_id)
+    async def owned_with_news(self, worker_id: str) -> list[str]:
+        return await self._bridge.run(ownership.owned_with_news, self._pool, worker_id)
 
     async def forget_presence(self) -> None:
         await self._bridge.run(asking.forget_presence, self._pool)

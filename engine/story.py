@@ -182,9 +182,10 @@ def _tool(story: Story, frame: Frame) -> Story:
 
 def _ask(story: Story, frame: Frame) -> Story:
     """A new ask, or one told anew because a person parked it."""
-    item = {"t": "ask", "run": frame.run_id, "at": frame.at.isoformat(), **frame.body}
-    known = any(old["t"] == "ask" and old["ask"] == item["ask"] for old in story.items)
-    return _changed(story, "ask", "ask", item["ask"], **item) if known else _added(story, item)
+    body, at = frame.body, frame.at.isoformat()
+    if any(old["t"] == "ask" and old["ask"] == body["ask"] for old in story.items):
+        return _changed(story, "ask", "ask", body["ask"], at=at, parked=body.get("parked"), seconds=body["seconds"])
+    return _added(story, {"t": "ask", "run": frame.run_id, "at": at, **body})
 
 
 def _progress(story: Story, frame: Frame) -> Story:

@@ -165,7 +165,7 @@ class Supervisor:
             try:
                 for notebook_id in await self._journal.wanted():
                     self._wake(notebook_id)
-                for notebook_id in await self._journal.owned_with_commands(self.worker_id):
+                for notebook_id in await self._journal.owned_with_news(self.worker_id):
                     self._wake(notebook_id)
                 self.ready.set()
             except UNREACHABLE as error:

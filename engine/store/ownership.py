@@ -101,13 +101,15 @@ async def wanted(pool: Db) -> list[str]:
     return [row["id"] for row in await pool.fetch(WANTED)]
 
 
-async def owned_with_commands(pool: Db, worker_id: str) -> list[str]:
-    """Notebooks of this worker with commands not yet taken: what a lost hint would have told."""
-    rows = await pool.fetch(
-        """
-        SELECT DISTINCT c.notebook_id FROM command c JOIN notebook n ON n.id = c.notebook_id
-        WHERE NOT c.consumed AND n.owner = $1
-        """,
-        worker_id,
-    )
-    return [row["notebook_id"] for row in rows]
+OWNED_WITH_NEWS = """
+SELECT n.id FROM notebook n
+WHERE n.owner = $1 AND (
+    EXISTS (SELECT 1 FROM command c WHERE c.notebook_id = n.id AND NOT c.consumed)
+    OR EXISTS (SELECT 1 FROM ask a WHERE a.notebook_id = n.id AND NOT a.told AND a.verdict IS NOT NULL)
+)
+"""
+
+
+async def owned_with_news(pool: Db, worker_id: str) -> list[str]:
+    """Notebooks of this worker with commands not yet taken, or verdicts not yet told: what a lost hint would say."""
+    return [row["id"] for row in await pool.fetch(OWNED_WITH_NEWS, worker_id)]
