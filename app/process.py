@@ -27,6 +27,7 @@ import trio
 from app.auth import load_or_make_token
 from app.running import ProcessFile
 from app.settings import Settings, SettingsError
+from engine.broker import BrokerConfig
 from engine.journal import Journal
 from engine.sandbox.client import SandboxConfig
 from engine.store import embedded, schema
@@ -116,6 +117,9 @@ async def _main(settings: Settings, dsn: str, listener: socket.socket | None, wo
             poll=settings.poll_seconds,
             sandbox_idle=settings.sandbox_idle_seconds,
             kernel_idle=settings.kernel_idle_seconds,
+            broker=BrokerConfig(settings.approval_seconds, settings.operator_grace_seconds),
+            turn_seconds=settings.turn_seconds,
+            fetch_allow=settings.fetch_allow,
         )
     code = 0
     async with trio.open_nursery() as nursery:

@@ -57,7 +57,7 @@ def next_run(notebook: Notebook, *, turns: bool = False) -> Run | None:
     first = None
     for run in notebook.runs.values():
         if run.state == "queued" and run.is_turn == turns and (run.batch is None or run.batch not in batches):
-            if run.parent is not None:
+            if run.parent is not None or run.turn is not None:
                 return run
             first = first or run
         if run.batch is not None:
@@ -66,8 +66,8 @@ def next_run(notebook: Notebook, *, turns: bool = False) -> Run | None:
 
 
 def calls_of(notebook: Notebook, run_id: str) -> list[Run]:
-    """The runs of code, not yet over, that are calls of turn `run_id`."""
-    return [run for run in notebook.runs.values() if run.parent == run_id]
+    """The runs of code and of cells, not yet over, that turn `run_id` started."""
+    return [run for run in notebook.runs.values() if run_id in (run.parent, run.turn)]
 
 
 def end(run: Run, status: str, reason: str | None, **fields: Any) -> Draft:
@@ -216,7 +216,8 @@ def _stop_runs(notebook: Notebook, runs: list[Run], by: str, command_id: str, re
         wanted |= {
             run.id: run
             for run in notebook.runs.values()
-            if (run.state == "queued" and run.parent is None and _behind(run, stopped)) or run.parent == stopped.id
+            if stopped.id in (run.parent, run.turn)
+            or (run.state == "queued" and run.parent is None and run.turn is None and _behind(run, stopped))
         }
     for run in wanted.values():
         if run.state == "queued":

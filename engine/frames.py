@@ -85,6 +85,7 @@ class RunBody(Body):
     waits_for: Literal["input", "ask", "answer", "cell"] | None = None  # waiting; ended: answer, a question was left
     step: int | None = None  # ended: the step at which "go on" would resume; queued: at which it does
     parent: str | None = None  # queued: the turn whose call this run is
+    turn: str | None = None  # queued: the turn that had this cell run
     lost: bool | None = None  # ended: how far its program came is not known
     answer: str | None = None  # queued: what a follow-up or an answer says, that this run goes on with
     follows: str | None = None  # queued: the run whose conversation this one continues

@@ -46,6 +46,7 @@ class Run:
     step: int | None = None  # of a turn that goes on: at which step
     kind: str = "python"  # of its cell, or of the code that it runs for a turn
     parent: str | None = None  # the turn whose call this is
+    turn: str | None = None  # the turn that had this cell run
     parked: bool = False  # a turn that waits for a person, and needs no engine until then
 
     @property
@@ -329,6 +330,7 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
             answer=body.get("answer"),
             follows=body.get("follows"),
             step=body.get("step"),
+            turn=body.get("turn"),
             kind="python" if asked is None else asked.kind,
         )
         return {

@@ -10,25 +10,36 @@ import contextlib
 import logging
 import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
 import trio
 
 from engine import commands as c
 from engine import decide
+from engine.agent.calls import Model, Tool
+from engine.agent.models.runbook import RunbookModel
+from engine.agent.tools import TOOLS
+from engine.agent.turn import Turn, TurnConfig
+from engine.broker import Broker, BrokerConfig
+from engine.files import Files
 from engine.frames import Draft, draft
 from engine.journal import BadStep, FencedStep, Journal, Projection, Step
 from engine.notebook import Notebook, Run, fold, frames_from, preview
 from engine.records import Records, frames_of
+from engine.runs import CodeRuns, Decided
 from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError
 from engine.store.ownership import Claim
+from engine.store.steps import Row
 
 log = logging.getLogger(__name__)
 
+STREAMED = ("output", "thought", "search", "progress")  # kinds that no list shows anything of
 SNAPSHOT_FRAMES = 2000  # frames behind the last snapshot before another is kept
 LINGER_SECONDS = 30.0  # an engine with nothing to do waits so long before it sleeps
+T = TypeVar("T")
 REQUEST_SECONDS = 15.0  # a shim that does not answer within this is told of in the log, and asked again
 
 
@@ -40,6 +51,11 @@ class SessionConfig:
     worker: str
     sandbox_idle: float
     kernel_idle: float
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    turn_seconds: float = 480.0
+    fetch_allow: Sequence[str] = ()
+    model: Model = field(default_factory=RunbookModel)
+    tools: Mapping[str, Tool] = field(default_factory=lambda: TOOLS)
 
 
 class Session:
@@ -64,11 +80,20 @@ class Session:
         self._requests: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._requested = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._writing = trio.Lock()
+        self._changed = trio.Event()
+        self._turns: dict[str, Turn] = {}
+        self._unparked: dict[str, trio.Event] = {}
+        self._turn_config = TurnConfig(config.turn_seconds, config.model, config.tools, config.fetch_allow)
+        self.broker = Broker(self, config.broker)
+        self.code = CodeRuns(self)
+        self.files = Files(notebook_id, config.sandbox.workspace(notebook_id), self, journal)
 
     def poke(self) -> None:
-        """There may be new commands."""
+        """There may be new commands, or verdicts."""
         self._commands_changed = True
         self._wake.set()
+        self.broker.poke()
 
     async def memory(self) -> int:
         """Bytes that the programs of its sandbox use now; 0 without one, or when it does not answer in time."""
@@ -81,7 +106,12 @@ class Session:
     @property
     def idle_since(self) -> float | None:
         """Since when (trio time) its sandbox is awake with nothing to do; None when it is not."""
-        return None if self.notebook.runs or self._starting or self._sandbox is None else self._idle_since
+        return None if self._busy or self._sandbox is None else self._idle_since
+
+    @property
+    def _busy(self) -> bool:
+        """Whether something needs this engine now; a turn that a person put off does not."""
+        return self._starting or any(not run.parked for run in self.notebook.runs.values())
 
     def give_up_sandbox(self) -> None:
         """Its memory is needed elsewhere: sleeps as if its time had run out, unless something runs by then."""
@@ -94,7 +124,12 @@ class Session:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._ask)
-                await self._resume()
+                async with self._writing:
+                    await self._resume()
+                nursery.start_soon(self.broker.run)
+                for run in self.notebook.runs.values():
+                    if run.is_turn and run.state in decide.ACTIVE:
+                        self._take_up(run)
                 await self._serve()
                 nursery.cancel_scope.cancel()
         except* (FencedStep, Fenced):
@@ -121,7 +156,7 @@ class Session:
                 drafts += self._lost("the sandbox is gone")
             else:
                 drafts += self._joined(sandbox)
-        elif any(run.state in decide.ACTIVE for run in self.notebook.runs.values()):
+        elif any(run.state in decide.ACTIVE and not run.is_turn for run in self.notebook.runs.values()):
             drafts += self._lost("the sandbox is gone")
         await self._commit(drafts)
         self._repeat_requests()
@@ -148,17 +183,22 @@ class Session:
                 kernel=sandbox.kernel,
             )
         ]
-        for run in self.notebook.runs.values():
-            if run.state in decide.ACTIVE and run.sandbox != sandbox.id:
+        for run in self._code_under_way():
+            if run.sandbox != sandbox.id:
                 drafts += self._ended_lost(run, "the sandbox it ran in is gone")
+            elif run.state == "cancelling" and run.parent is not None and run.id not in sandbox.runs:
+                drafts.append(decide.end(run, "cancelled", "stopped before it began"))  # nobody will ask for it now
         return drafts
+
+    def _code_under_way(self) -> list[Run]:
+        """The runs that need the sandbox they began in. A turn does not: it outlives any."""
+        return [run for run in self.notebook.runs.values() if run.state in decide.ACTIVE and not run.is_turn]
 
     def _lost(self, reason: str) -> list[Draft]:
         state = "asleep" if not self.notebook.runs else "lost"
         drafts = [draft("session", event="sandbox", state=state, kernel=self._kernel_left(), reason=reason)]
-        for run in self.notebook.runs.values():
-            if run.state in decide.ACTIVE:
-                drafts += self._ended_lost(run, reason)
+        for run in self._code_under_way():
+            drafts += self._ended_lost(run, reason)
         return drafts
 
     def _let_go(self) -> Sandbox | None:
@@ -173,13 +213,13 @@ class Session:
 
     def _ended_lost(self, run: Run, reason: str) -> list[Draft]:
         status = "cancelled" if run.state == "cancelling" else "error"
-        return [decide.end(run, status, reason), *decide.after_end(self.notebook, run, status)]
+        lost = True if run.parent is not None else None
+        return [decide.end(run, status, reason, lost=lost), *decide.after_end(self.notebook, run, status)]
 
     def _repeat_requests(self) -> None:
         """Asks again for what may not have reached the shim; it knows what it was asked before."""
-        for run in self.notebook.runs.values():
-            if run.state in decide.ACTIVE:
-                self._execute(run)
+        for run in self._code_under_way():
+            self.execute(run.id)
             if run.state == "cancelling":  # behind its execute: the shim stops what it just started
                 self._request("stop", run.id)
 
@@ -194,7 +234,9 @@ class Session:
                 await self._take_commands()
             if self._records:
                 await self._take_records()
-            await self._advance()
+            async with self._writing:
+                await self._advance_turns()
+                await self._advance()
             if self.notebook.seq - self._snapshot_seq >= SNAPSHOT_FRAMES:
                 await self._snapshot()
             if self._commands_changed or self._records or self._sandbox_news:
@@ -210,7 +252,7 @@ class Session:
 
     def _idle_seconds(self) -> float:
         """How long until there is a reason to sleep."""
-        if self.notebook.runs or self._starting:
+        if self._busy:
             return math.inf
         if self._sandbox is None:
             allowed = LINGER_SECONDS
@@ -222,6 +264,10 @@ class Session:
 
     async def _sleep(self) -> bool:
         """Idle for long enough: first the sandbox goes, then the engine. True when it sleeps."""
+        async with self._writing:
+            return not self._busy and await self._sleep_now()
+
+    async def _sleep_now(self) -> bool:
         if (sandbox := self._let_go()) is not None:
             with trio.move_on_after(REQUEST_SECONDS):
                 await sandbox.shutdown()
@@ -249,15 +295,19 @@ class Session:
         consumed: Sequence[str] = (),
         erase: Sequence[str] = (),
         awake: bool | None = None,
+        rows: Sequence[Row] = (),
     ) -> None:
-        """Commits one step and folds it. Lists see it at the same moment as the journal."""
-        if not drafts and not consumed:
+        """Commits one step and folds it. Lists see it at the same moment as the journal. The caller may write now."""
+        if not drafts and not consumed and not rows:
             return
         projection = None
-        if any(item.kind != "output" for item in drafts):
+        if any(item.kind not in STREAMED for item in drafts):
             after = preview(self.notebook, drafts)
             if awake is None:
-                awake = bool(after.runs) or after.sandbox.state in ("awake", "starting")
+                awake = any(not run.parked for run in after.runs.values()) or after.sandbox.state in (
+                    "awake",
+                    "starting",
+                )
             projection = Projection(
                 after.title,
                 after.state,
@@ -267,16 +317,77 @@ class Session:
                 awake,
                 after.changed_at != self.notebook.changed_at,
             )
-        step = Step(self.id, self.epoch, self.notebook.seq, drafts, consumed, erase, projection)
+        step = Step(self.id, self.epoch, self.notebook.seq, drafts, consumed, erase, projection, rows)
         at = await self._journal.commit(step)
         self.notebook = fold(self.notebook, frames_from(self.notebook, drafts, at))
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    # What it lends to its turns, their broker and their files
+
+    async def step(self, decide: Callable[[Notebook], Decided]) -> None:
+        """Commits what `decide` makes of the notebook as it is at that moment: nobody else writes between the two."""
+        async with self._writing:
+            drafts, rows = decide(self.notebook)
+            await self._commit(drafts, rows=rows)
+        if any(item.kind == "run" for item in drafts):
+            self._idle_since = trio.current_time()
+            self._wake.set()
+
+    async def write(self, drafts: Sequence[Draft], rows: Sequence[Row] = ()) -> None:
+        """Commits one step that depends on nothing."""
+        await self.step(lambda _: (drafts, rows))
+
+    async def until(self, condition: Callable[[Notebook], bool]) -> None:
+        """Waits until the fold meets `condition`."""
+        while not condition(self.notebook):
+            await self._changed.wait()
+
+    async def query(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """`await function(pool, *args)` on the store's loop."""
+        return await self._journal.query(function, *args)
+
+    async def keep_blob(self, mime: str, encoding: str | None, data: bytes) -> str:
+        """Stores bytes; returns their sha256."""
+        return await self._journal.keep_blob(self.id, mime, encoding, data)
+
+    def unparked(self, run_id: str) -> None:
+        """The ask that put a turn off is decided: it goes on."""
+        if (event := self._unparked.pop(run_id, None)) is not None:
+            event.set()
+
+    async def unparked_event(self, run_id: str) -> None:
+        """Waits for that."""
+        await self._unparked.setdefault(run_id, trio.Event()).wait()
+
+    def _take_up(self, run: Run) -> None:
+        """Starts the task of a turn, wherever the turn stands."""
+        turn = self._turns[run.id] = Turn(self, run, self._turn_config)
+        assert self._nursery is not None
+        self._nursery.start_soon(self._run_turn, run.id, turn)
+
+    async def _run_turn(self, run_id: str, turn: Turn) -> None:
+        try:
+            await turn.run()
+        finally:
+            self._turns.pop(run_id, None)
+            self._unparked.pop(run_id, None)
+            self._wake.set()
+
+    async def _advance_turns(self) -> None:
+        """Starts the next turn when the one before has ended."""
+        while (run := decide.next_run(self.notebook, turns=True)) is not None:
+            await self._commit([draft("run", event="started", run_id=run.id, cell_id=run.cell_id)])
+            if (started := self.notebook.runs.get(run.id)) is not None:
+                self._take_up(started)
 
     # Commands
 
     async def _take_commands(self) -> None:
         while waiting := await self._journal.waiting(self.id):
             for row in waiting:
-                await self._take_command(row.id, row.by, row.body)
+                async with self._writing:
+                    await self._take_command(row.id, row.by, row.body)
 
     async def _take_command(self, command_id: str, by: str, body: dict[str, Any]) -> None:
         """Decides on one command and commits it with what it led to."""
@@ -304,7 +415,7 @@ class Session:
             await self._refuse(command_id, by, str(body.get("kind")), "the database refuses its content")
             return
         for run_id in plan.stop:
-            self._request("stop", run_id)
+            self.stop(run_id)
         if plan.restart and self._sandbox is not None:
             self._request("restart_kernel", command_id)
 
@@ -332,7 +443,7 @@ class Session:
     async def _advance(self) -> None:
         """Starts the next run when the lane is free; wakes the sandbox first."""
         run = decide.next_run(self.notebook)
-        if run is None or self._starting:
+        if run is None or self._starting or self._code_of(run) is None:
             return
         self._idle_since = trio.current_time()
         if self._sandbox is None:
@@ -345,9 +456,7 @@ class Session:
         await self._commit(
             [draft("run", event="started", run_id=run.id, cell_id=run.cell_id, sandbox=self._sandbox.id)]
         )
-        started = self.notebook.runs.get(run.id)
-        if started is not None:
-            self._execute(started)
+        self.execute(run.id)
 
     async def _start_sandbox(self) -> None:
         news: Sandbox | Exception
@@ -368,29 +477,52 @@ class Session:
             news = self._sandbox_news.pop(0)
             self._starting = False
             if isinstance(news, Sandbox):
-                await self._commit(self._joined(news))
+                async with self._writing:
+                    await self._commit(self._joined(news))
                 continue
             sandbox = self._let_go()
             if sandbox is not None:
                 await self._take_records()
                 await sandbox.aclose()
-                await self._commit(self._lost("the sandbox died"))
+                async with self._writing:
+                    await self._commit(self._lost("the sandbox died"))
                 continue
-            # It did not start: whoever waits for it is told; nothing ran.
-            drafts = [draft("session", event="sandbox", state="lost", kernel="none", reason=f"did not start: {news}")]
-            drafts += [
-                decide.end(run, "error", f"the sandbox did not start: {news}") for run in self.notebook.runs.values()
-            ]
-            await self._commit(drafts)
+            async with self._writing:
+                await self._commit(self._not_started(str(news)))
 
-    def _execute(self, run: Run) -> None:
+    def _not_started(self, reason: str) -> list[Draft]:
+        """No sandbox could be had: whoever waits for it is told; nothing ran."""
+        drafts = [draft("session", event="sandbox", state="lost", kernel="none", reason=f"did not start: {reason}")]
+        for run in self.notebook.runs.values():
+            if not run.is_turn:
+                drafts.append(decide.end(run, "error", f"the sandbox did not start: {reason}"))
+                drafts += [item for item in decide.after_end(self.notebook, run, "error") if self._is_turn(item)]
+        return drafts
+
+    def _is_turn(self, item: Draft) -> bool:
+        return item.run_id is not None and self.notebook.runs[item.run_id].is_turn
+
+    def execute(self, run_id: str) -> None:
+        """Asks the sandbox for a run that has begun; known there, it is not started again."""
+        run = self.notebook.runs.get(run_id)
+        if run is not None and run.state in decide.ACTIVE and (found := self._code_of(run)) is not None:
+            self._request("execute", run.id, *found, run.parent is None)
+
+    def stop(self, run_id: str) -> None:
+        """Stops a run that is being cancelled: a turn by its task, code by the sandbox."""
+        if (turn := self._turns.get(run_id)) is not None:
+            turn.stop()
+        else:
+            self._request("stop", run_id)
+
+    def _code_of(self, run: Run) -> tuple[str, str] | None:
+        """Kind and code of a run; null for the call of a turn that has not asked for it since the engine woke."""
+        if run.parent is not None:
+            return self.code.code(run.id)
         cell = self.notebook.cells.get(run.cell_id)
         if cell is None:
-            for gone in self.notebook.deleted:
-                if gone.cell.id == run.cell_id:
-                    cell = gone.cell
-        if cell is not None:
-            self._request("execute", run.id, cell.kind, cell.source)
+            cell = next((gone.cell for gone in self.notebook.deleted if gone.cell.id == run.cell_id), None)
+        return None if cell is None else (cell.kind, cell.source)
 
     def _request(self, name: str, *args: Any) -> None:
         """Asks the shim, after what it was asked before and without waiting for the answer."""
@@ -442,24 +574,21 @@ class Session:
         """Commits what the sandbox told, in its order, and acknowledges it after."""
         workspace = self._config.sandbox.workspace(self.id)
         while batch := self._records.take():
-            sandbox_id = self.notebook.sandbox.id
-            assert sandbox_id is not None
-            drafts = await frames_of(self.notebook, sandbox_id, batch, self._journal, workspace)
-            try:
-                await self._commit(drafts)
-            except BadStep as error:
-                log.error("notebook %s: records up to %s: %s", self.id, batch[-1]["n"], error)
-                await self._commit(
-                    [
-                        draft(
-                            "session",
-                            event="sandbox",
-                            reason=f"output refused: {error}",
-                            src=(sandbox_id, batch[-1]["n"]),
-                        )
-                    ]
-                )
-            self._request("ack", batch[-1]["n"])
+            async with self._writing:
+                await self._take_batch(batch, workspace)
             if self._commands_changed:  # a stop must not wait behind a flood
                 self._commands_changed = False
                 await self._take_commands()
+
+    async def _take_batch(self, batch: list[dict[str, Any]], workspace: Path) -> None:
+        sandbox_id = self.notebook.sandbox.id
+        assert sandbox_id is not None
+        drafts = await frames_of(self.notebook, sandbox_id, batch, self._journal, workspace)
+        try:
+            await self._commit(drafts)
+        except BadStep as error:
+            log.error("notebook %s: records up to %s: %s", self.id, batch[-1]["n"], error)
+            reason = f"output refused: {error}"
+            src = (sandbox_id, batch[-1]["n"])
+            await self._commit([draft("session", event="sandbox", reason=reason, src=src)])
+        self._request("ack", batch[-1]["n"])

@@ -63,7 +63,7 @@ class Story:
 def began(story: Story, frame: Frame, run: Run, source: str) -> Story:
     """A run of the cell starts: a new conversation, or the next part of one."""
     kept = story if run.follows else Story(items=tuple(story.messages))
-    text = source if run.answer is None else run.answer
+    text = f"Go on at step {run.step}" if run.step is not None else source if run.answer is None else run.answer
     request = {"t": "request", "run": run.id, "text": text, "by": run.by, "at": frame.at.isoformat()}
     return replace(
         _added(kept, request),
@@ -176,7 +176,8 @@ def _tool(story: Story, frame: Frame) -> Story:
                 story, {"t": "tool", "run": frame.run_id, "at": frame.at.isoformat(), "status": "open", **body}
             )
         case "begun":
-            return _changed(story, "tool", "call", body["call"], status="begun", output=body.get("output"))
+            fields = {name: body.get(name) for name in ("output", "title", "diff")}
+            return _changed(story, "tool", "call", body["call"], status="begun", **fields)
     return _changed(story, "tool", **{"key": "call", "value": body.pop("call")}, **body)
 
 
@@ -203,7 +204,7 @@ def _verdict(story: Story, frame: Frame) -> Story:
 
 def _message(story: Story, frame: Frame) -> Story:
     body = frame.body
-    if body["event"] == "queued":
+    if body.get("text") is not None:  # new: one that waits, or what Nightbook itself had to tell at once
         return _added(story, {"t": "message", "run": frame.run_id, "by": frame.by, **body})
     return _changed(story, "message", "message", body["message"], event=body["event"])
 

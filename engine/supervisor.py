@@ -81,7 +81,8 @@ def too_much(total: int, allowed: int, sandboxes: Iterable[tuple[float | None, i
 class Supervisor:
     """Runs session engines. `serve` runs until cancelled and then releases what it owns.
 
-    `locks` is a folder that workers of this host and data share; `poll` seconds stand behind a lost hint.
+    `locks` is a folder that workers of this host and data share; `poll` seconds stand behind a lost hint; `turns` are
+    the fields of `SessionConfig` that are about turns.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Supervisor:
         poll: float,
         sandbox_idle: float,
         kernel_idle: float,
+        **turns: Any,
     ) -> None:
         self.worker_id = f"w-{new_id()}"
         self.host = host_name()
@@ -101,7 +103,7 @@ class Supervisor:
         self._locks = locks
         self._poll = poll
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-        self._config = SessionConfig(sandbox, self.worker_id, sandbox_idle, kernel_idle)
+        self._config = SessionConfig(sandbox, self.worker_id, sandbox_idle, kernel_idle, **turns)
         self._sessions: dict[str, Session | None] = {}
         self._again: set[str] = set()
         self._look = trio.Event()

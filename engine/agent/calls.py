@@ -189,7 +189,7 @@ class Exchange:
     round: int
     reply: Mapping[str, Any]  # as stored: {"calls": […], "state": …}
     results: Mapping[str, Result]
-    messages: Sequence[str] = ()  # what people said after it
+    messages: Sequence[str] = ()  # what people said after it, and what Nightbook itself had to tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +199,8 @@ class Conversation:
     request: str
     context: str
     exchanges: Sequence[Exchange]
-    start_step: int = 1  # a runbook that goes on after a denied step starts there
-    approved: bool = False  # the step it starts at was approved meanwhile
+    messages: Sequence[str] = ()  # what people said before the first exchange
+    start_step: int | None = None  # a person said to go on at this step, and nothing was replied since
 
 
 class Model(Protocol):

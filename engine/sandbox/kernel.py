@@ -192,6 +192,7 @@ class Kernel:
         self._answers: dict[str, queue.SimpleQueue[str]] = {}
         self._asked = 0
         self._cancelled = False
+        self._stdin = True
         self._shell = make_shell()
         self._shell.stopped = lambda: self._cancelled
 
@@ -219,7 +220,7 @@ class Kernel:
             for _, payload in frames.whole():
                 body = json.loads(payload)
                 if body["op"] == "execute":
-                    self._loop.call_soon_threadsafe(self._start, body["run"], body["code"])
+                    self._loop.call_soon_threadsafe(self._start, body["run"], body["code"], body.get("stdin", True))
                 elif body["op"] == "answer" and (answers := self._answers.pop(body["input"], None)) is not None:
                     answers.put(body["text"])
         os._exit(0)
@@ -232,8 +233,9 @@ class Kernel:
 
     # The main thread.
 
-    def _start(self, run: str, code: str) -> None:
+    def _start(self, run: str, code: str, stdin: bool) -> None:
         self._cancelled = False
+        self._stdin = stdin
         signal.signal(signal.SIGINT, self._interrupted)  # a cell may have changed it
         _channel.message({"t": "begin", "run": run})
         self._task = self._loop.create_task(self._cell(run, code))
@@ -294,6 +296,8 @@ class Kernel:
         """`input()`: blocks this thread until the answer is there; an interrupt breaks it."""
         if _channel.forked:
             raise EOFError("input() is not possible in a forked process")
+        if not self._stdin:
+            raise EOFError("there is no input here: an agent runs this, and nobody is asked")
         self._asked += 1
         key = f"{os.getpid()}-{self._asked}"
         answers: queue.SimpleQueue[str] = queue.SimpleQueue()

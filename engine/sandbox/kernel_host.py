@@ -168,7 +168,7 @@ class KernelHost:
             self._next()
             return
         self._before = {(process.pid, process.began) for process in self.tree.members()}
-        self._send({"op": "execute", "run": run.id, "code": run.code})
+        self._send({"op": "execute", "run": run.id, "code": run.code, "stdin": run.stdin})
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()

@@ -21,10 +21,12 @@ class Run:
     def __init__(
         self, run: str, kind: str, code: str, *, loop: Loop, record: Callable[[dict[str, Any]], object],
         ended: Callable[["Run", str, str | None, int | None], None], workspace: str, raw: str,
+        stdin: bool = True,
     ) -> None:  # fmt: skip
         self.id = run
         self.kind = kind
         self.code = code
+        self.stdin = stdin  # whether there is anybody to ask for input
         self.stopping = False
         self.over = False
         self.inputs: set[str] = set()

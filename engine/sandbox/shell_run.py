@@ -31,6 +31,14 @@ _LEAD = (
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
+# Without input the session has no terminal of its own, so nothing can wait at /dev/tty either; and nothing pages.
+_LEAD_ALONE = (
+    "import os,sys\n"
+    "os.setsid()\n"
+    "os.dup2(os.open('/dev/null', os.O_RDONLY), 0)\n"
+    "os.environ.update(PAGER='cat', GIT_PAGER='cat', TERM='dumb')\n"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 class ShellRun:
@@ -57,7 +65,7 @@ class ShellRun:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         os.set_blocking(self._master, False)
         code, extra = self.run.code.encode(), -1
-        program = [place.python, "-I", "-S", "-c", _LEAD, shell()]
+        program = [place.python, "-I", "-S", "-c", _LEAD if self.run.stdin else _LEAD_ALONE, shell()]
         try:
             if len(code) <= LONGEST_ARGUMENT:
                 program += ["-c", self.run.code, os.path.basename(shell())]
@@ -123,7 +131,7 @@ class ShellRun:
     # Input and output.
 
     def answer(self, text: str) -> bool:
-        if self._master < 0 or self._status is not None:
+        if self._master < 0 or self._status is not None or not self.run.stdin:
             return False
         self._unsent += text.encode("utf-8", "replace") + b"\n"
         self._write()

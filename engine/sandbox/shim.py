@@ -167,7 +167,7 @@ class Shim:
             raise Refused(f"the run cannot be noted on disk, so it is not started: {problem}") from problem
         run = self._runs[name] = Run(
             name, kind, code, loop=self.loop, record=self.record, ended=self._ended, workspace=self._place.workspace,
-            raw=str(self._folder / f"output-{name}"),
+            raw=str(self._folder / f"output-{name}"), stdin=bool(body.get("stdin", True)),
         )  # fmt: skip
         if kind == "python":
             self.kernel.execute(run)

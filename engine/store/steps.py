@@ -55,9 +55,9 @@ class Row:
     | --- | --- | --- |
     | `ask` | id, cell_id, run_id, call_id, digest, body, due_seconds, parked | a question, open so many seconds |
     | `ask_changed` | id, and any of told, used, parked, due_seconds | what became of it, but for the verdict |
-    | `effect` | run_id, call_id, tool, digest, class | reserved |
+    | `effect` | run_id, call_id, tool, digest, class | reserved; with `result`: settled at once, nothing was done |
     | `effect_settled` | run_id, call_id, result | settled, once |
-    | `reply` | run_id, round, body | a finished reply |
+    | `reply` | run_id, round, body | a finished reply; round 0: how the run began; -n: what was said before round n |
     | `timer` | id, due_seconds; null: no timer | the engine is wanted in so many seconds |
     | `file` | path, version, sha256, bytes, mime, by, run_id, call_id | one version of a file |
     """
@@ -102,8 +102,9 @@ ROWS = """, rows AS (
                       THEN now() + (r.b->>'due_seconds')::float8 * interval '1 s' ELSE a.due_at END
     FROM rows r WHERE r.t = 'ask_changed' AND a.id = r.b->>'id' AND a.notebook_id = r.notebook_id
 ), reserved AS (
-    INSERT INTO effect (notebook_id, run_id, call_id, tool, digest, class)
-    SELECT notebook_id, b->>'run_id', b->>'call_id', b->>'tool', b->>'digest', b->>'class'
+    INSERT INTO effect (notebook_id, run_id, call_id, tool, digest, class, settled_at, result)
+    SELECT notebook_id, b->>'run_id', b->>'call_id', b->>'tool', b->>'digest', b->>'class',
+           CASE WHEN b ? 'result' THEN now() END, (b->'result')::json
     FROM rows WHERE t = 'effect' ON CONFLICT DO NOTHING
 ), settled AS (
     UPDATE effect e SET settled_at = now(), result = (r.b->'result')::json

@@ -97,6 +97,7 @@ async def worker(
     poll: float = 5.0,
     keep: bool = False,
     sandbox: dict[str, Any] | None = None,
+    **turns: Any,
 ) -> AsyncIterator[Hand]:
     """A worker on `database` with its data in `folder`; with `keep` its sandboxes go on when it ends."""
     config = SandboxConfig(root=folder / "sandboxes", workspaces=folder / "workspaces")
@@ -104,7 +105,7 @@ async def worker(
         config = replace(config, **sandbox)
     journal = Journal(database)
     supervisor = Supervisor(
-        journal, config, folder / "workers", poll=poll, sandbox_idle=sandbox_idle, kernel_idle=kernel_idle
+        journal, config, folder / "workers", poll=poll, sandbox_idle=sandbox_idle, kernel_idle=kernel_idle, **turns
     )
     hand = Hand(journal, folder, supervisor)
     await journal.start(supervisor.hint)

@@ -1,0 +1,1 @@
+"""Models: what replies to a conversation. `runbook` needs no key and no network."""

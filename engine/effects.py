@@ -1,0 +1,60 @@
+"""Effects of calls: their names, and results as they are kept.
+
+An effect is reserved before its call begins and settled with its result, each in a step of its own. What lies between
+the two when a process dies is found out by the next one, or told as unknown; it is never silently done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from engine.agent.calls import Result
+
+RESULT_BYTES = 48 * 1024  # of UTF-8 that a result's text may have; a frame holds 64 KiB
+DIFF_BYTES = 48 * 1024
+
+
+def call_id(run_id: str, round_: int, index: int) -> str:
+    """The name of a call in its notebook: the same again when the round is taken up after a crash."""
+    return f"{run_id}.{round_}.{index}"
+
+
+def effect_key(run_id: str, call: str, digest: str) -> str:
+    """The name of an effect: the run, the call, and what exactly is to be done."""
+    return hashlib.sha256("\0".join((run_id, call, digest)).encode()).hexdigest()[:32]
+
+
+def code_run(key: str) -> str:
+    """The run of code that belongs to an effect, as the sandbox knows it."""
+    return f"c-{key}"
+
+
+def bounded(text: str, limit: int) -> tuple[str, int]:
+    """`text` in at most `limit` bytes of UTF-8 (a third from its start, the rest from its end), and bytes left out."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text, 0
+    first, last = data[: limit // 3], data[-(limit - limit // 3) :]
+    left_out = len(data) - limit
+    return f"{first.decode('utf-8', 'ignore')}\n…\n{last.decode('utf-8', 'ignore')}", left_out
+
+
+def kept(result: Result) -> dict[str, Any]:
+    """A result as JSON, bounded; `left_out` says what is not there."""
+    text, left_out = bounded(result.text, RESULT_BYTES)
+    return {
+        "status": result.status,
+        "text": text,
+        "left_out": result.left_out + left_out,
+        "diff": None if result.diff is None else bounded(result.diff, DIFF_BYTES)[0],
+        "ends": result.ends,
+    }
+
+
+def result_from(value: Mapping[str, Any]) -> Result:
+    """The result that `kept` wrote."""
+    return Result(
+        value["status"], value["text"], diff=value.get("diff"), left_out=value["left_out"], ends=value.get("ends")
+    )
