@@ -280,7 +280,7 @@ def _bounded(text: str, limit: int = SHOWN) -> str:
 def telling(notebook: Notebook, asks: Sequence[Ask]) -> tuple[list[Draft], list[Row]]:
     """The frames and rows that say what became of `asks`: verdicts, the rules given with them, what was parked.
 
-    A run whose last open ask is told goes on.
+    A run whose last open ask is told goes on, and one that yielded is not parked any more with its first answer.
     """
     drafts: list[Draft] = []
     rows: list[Row] = []
@@ -302,8 +302,13 @@ def telling(notebook: Notebook, asks: Sequence[Ask]) -> tuple[list[Draft], list[
             drafts.append(draft("session", event="rule", by=ask.by, rule=rule))
     for run_id in dict.fromkeys(ask.run_id for ask in asks if not ask.open):
         run = notebook.runs.get(run_id)
-        if run is not None and run.state == "waiting" and not any(ask.open and ask.run_id == run_id for ask in asks):
-            drafts.append(draft("run", event="resumed", run_id=run_id, cell_id=run.cell_id))
+        if run is None or run.state != "waiting":
+            continue
+        about = {"run_id": run_id, "cell_id": run.cell_id}
+        if not any(ask.open and ask.run_id == run_id for ask in asks):
+            drafts.append(draft("run", event="resumed", **about))
+        elif run.parked:  # others are still open, but it has its answer to go on with
+            drafts.append(draft("run", event="waiting", waits_for="ask", **about))
     return drafts, rows
 
 

@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from engine.feed import Feed, FeedConfig, Reset, Subscription, UnknownNotebook
 from engine.frames import draft
-from engine.store import asking, ownership
-from engine.store.steps import Step, Writer
+from engine.store import asking, asks, ownership
+from engine.store.steps import Row, Step, Writer
 from tests.engine.store.test_steps import Committer
 
 
@@ -207,3 +207,60 @@ async def test_the_list_of_notebooks_wakes_when_one_changes(house: House) -> Non
     _, changed = await asyncio.gather(notebook.say("x"), feed.home_changed(version, 5))
     assert changed > version
     assert [row.id for row in await feed.notebooks()] == ["n"]
+
+
+@pytest.mark.asyncio
+async def test_pages_hear_of_every_ask_that_comes_and_goes(house: House) -> None:
+    notebook = await house.notebook()
+    feed = await house.feed(poll_seconds=0.2)
+    seen = await feed.asks_changed(0, 5)
+    row = {"id": "a", "cell_id": "c", "run_id": "r", "call_id": "k", "digest": "d", "body": {}, "due_seconds": 60}
+    waiting = asyncio.create_task(feed.asks_changed(seen, 20))
+    step = Step(notebook.id, notebook.epoch, notebook.head, [draft("progress", text="asked")], rows=[Row("ask", row)])
+    await house.writer.commit(step)
+    assert await waiting > seen
+    assert [(one.ask.id, one.title) for one in await feed.asks()] == [("a", "t")]
+    assert await feed.asks_count() == 1
+    seen = await waiting
+    waiting = asyncio.create_task(feed.asks_changed(seen, 20))
+    await asks.decide(house.pool, "a", "approve", "once", None, "owner")
+    assert await waiting > seen
+    assert await feed.asks() == []
+
+
+@pytest.mark.asyncio
+async def test_pages_hear_of_an_ask_that_runs_out_though_no_engine_says_so(house: House) -> None:
+    await house.notebook()
+    feed = await house.feed(poll_seconds=0.1)
+    await house.pool.execute(
+        """
+        INSERT INTO ask (notebook_id, id, cell_id, run_id, call_id, digest, body, due_at)
+        VALUES ('n', 'a', 'c', 'r', 'k', 'd', '{}', now() + interval '0.8 s')
+        """
+    )
+    seen = 0
+    async with asyncio.timeout(20):
+        while await feed.asks_count() or seen < 2:
+            seen = await feed.asks_changed(seen, 20)
+
+
+@pytest.mark.asyncio
+async def test_who_may_decide_is_present_at_once_and_gone_at_once(house: House) -> None:
+    await house.notebook()
+    feed = await house.feed()
+
+    async def present(expected: bool) -> None:
+        async with asyncio.timeout(4):  # sooner than it is told anyway
+            while await asks.present(house.pool, "n") is not expected:
+                await asyncio.sleep(0.01)
+
+    for _ in range(2):
+        viewer = await feed.attach("n", after=0, member="owner", operator=True)
+        await present(True)
+        viewer.close()
+        await present(False)
+        leave = feed.at_inbox("owner", operator=True)
+        await present(True)
+        leave()
+        leave()
+        await present(False)
