@@ -134,7 +134,7 @@ def _open(item: Item) -> bool:
     return item["t"] == "ask" and item.get("verdict") is None
 
 
-def _changed(story: Story, t: str, key: str, value: Any, **fields: Any) -> Story:
+def _changed(story: Story, t: str, key: str, value: Any, /, **fields: Any) -> Story:
     """The newest item of kind `t` whose `key` is `value`, with `fields`."""
     for at in range(len(story.items) - 1, -1, -1):
         item = story.items[at]
@@ -178,7 +178,7 @@ def _tool(story: Story, frame: Frame) -> Story:
         case "begun":
             fields = {name: body.get(name) for name in ("output", "title", "diff")}
             return _changed(story, "tool", "call", body["call"], status="begun", **fields)
-    return _changed(story, "tool", **{"key": "call", "value": body.pop("call")}, **body)
+    return _changed(story, "tool", "call", body.pop("call"), **body)
 
 
 def _ask(story: Story, frame: Frame) -> Story:

@@ -12,7 +12,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import trio
@@ -35,6 +35,7 @@ from engine.agent.calls import (
 )
 from engine.agent.context import context
 from engine.agent.room import TurnRoom
+from engine.agent.tools.text import one_line
 from engine.broker import Asker, Broker, Parked, Wanted, digest
 from engine.effects import bounded, call_id, code_run, effect_key, kept, result_from
 from engine.files import Files
@@ -56,6 +57,7 @@ PAUSE_SECONDS = (1.0, 4.0)  # before the second attempt, and the third
 THOUGHT_SECONDS = 0.15  # pieces that come within this become one frame
 THOUGHT_CHARACTERS = 16_000  # in one frame
 KERNEL_GONE = "The Python kernel of before is gone, and with it the variables that cells and calls had made."
+WHETHER = "The server stopped while this ran, and what became of it cannot be found out."
 T = TypeVar("T")
 
 
@@ -588,11 +590,18 @@ class Turn:
         return prepared if isinstance(prepared, Result) else await self._do(prepared, key)
 
     async def _ask_whether(self, call: Call, tool: Tool) -> Result:
-        return Result(
-            "unknown",
-            "The server stopped while this ran, and what became of it cannot be found out. It may have happened, in "
-            "whole or in part: look before you do it again.",
-        )
+        """Nobody can know whether it happened but, perhaps, a person: silence leaves it unknown."""
+        asked = replace(call, id=f"{call.id}.happened", why=WHETHER)
+        shown = json.dumps(call.arguments, ensure_ascii=False, indent=1) if len(call.arguments) != 1 else ""
+        command = shown or str(next(iter(call.arguments.values())))
+        question = Description(f"Did this happen? {call.tool}: {one_line(command)}", command)
+        await self._host.broker.decide(self._asker, [Wanted(asked, question, tool.risk, call.id, always=True)])
+        verdict = await self._verdict(asked)
+        if verdict.approved:
+            return Result("done", f"{WHETHER} {verdict.by or 'A person'} says that it happened.")
+        if verdict.reason == "person":
+            return Result("error", f"{WHETHER} {verdict.by or 'A person'} says that it did not happen.")
+        return Result("unknown", f"{WHETHER} It may have happened, in whole or in part: look before you do it again.")
 
     async def _settle(self, call: Call, result: Result) -> Result:
         """Stores how a call ended, with what its tool had to tell; nothing that it started is left."""

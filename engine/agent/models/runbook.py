@@ -121,10 +121,11 @@ def _edit(block: _Block) -> tuple[str, dict[str, Any]]:
     around = block.lines[:first] + block.lines[last + 1 :]
     if any(line.strip() for line in around):
         raise Malformed(f"outside `{_OLD}` and `{_NEW}` there must be nothing", block.line)
-    old = "".join(line + "\n" for line in block.lines[first + 1 : middle])
-    if not old:
+    old, new = block.lines[first + 1 : middle], block.lines[middle + 1 : last]
+    if not any(old):
         raise Malformed("the old text is empty; say what is to be replaced", block.line + 1 + first)
-    return "edit_file", {"path": path, "old": old, "new": "".join(f"{x}\n" for x in block.lines[middle + 1 : last])}
+    end = "" if new else "\n"  # lines that are taken out go with their ends
+    return "edit_file", {"path": path, "old": "\n".join(old) + end, "new": "\n".join(new)}
 
 
 def _read(block: _Block) -> tuple[str, dict[str, Any]]:
