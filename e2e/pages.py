@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwright, expect
 
+from e2e import editor
 from e2e.api import Notebook
 
 _ARGUMENTS = [
@@ -132,7 +133,7 @@ class NotebookPage:
 
     def type(self, cell_id: str, text: str) -> None:
         """Replaces the source of a cell by `text`."""
-        self.source(cell_id).fill(text)
+        editor.fill(self.source(cell_id), text)
 
     def answer(self, cell_id: str, line: str) -> None:
         """Types a line for the program of a cell."""

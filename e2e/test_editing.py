@@ -6,6 +6,7 @@ from collections.abc import Callable
 from playwright.sync_api import Locator, Page, expect
 
 from e2e.api import Api, Notebook
+from e2e.editor import expect_text, fill
 from e2e.pages import NotebookPage, Visitor
 from e2e.proxy import Proxy
 from e2e.waiting import until
@@ -48,7 +49,7 @@ def test_cells_are_added_moved_deleted_and_brought_back(api: Api, visit: Visit) 
         before = page.cells.count()
         page.page.get_by_test_id(f"cell-add-{kind}").click()
         expect(page.cells).to_have_count(before + 1)
-        page.cells.last.get_by_test_id("cell-source").fill(text)
+        fill(page.cells.last.get_by_test_id("cell-source"), text)
     until(lambda: sources(notebook) == ["first", "echo second", "Third", "fourth"], "all that was typed is kept")
     assert [cell["kind"] for cell in notebook.view()["cells"]] == ["python", "shell", "markdown", "python"]
 
@@ -73,8 +74,8 @@ def test_two_persons_edit_different_cells(api: Api, visit: Visit) -> None:
     for number in range(5):
         first.type(notebook.cells[0], f"a = {number} * 10")
         second.type(notebook.cells[1], f"b = {number} * 10")
-    expect(first.source(notebook.cells[1])).to_have_value("b = 4 * 10")
-    expect(second.source(notebook.cells[0])).to_have_value("a = 4 * 10")
+    expect_text(first.source(notebook.cells[1]), "b = 4 * 10")
+    expect_text(second.source(notebook.cells[0]), "a = 4 * 10")
     assert sources(notebook) == ["a = 4 * 10", "b = 4 * 10"]
     assert first.cells.count() == 2
 
@@ -90,8 +91,8 @@ def test_two_persons_edit_different_lines_of_one_cell(api: Api, visit: Visit, pr
     proxy.restore()
     both = "top of the one who was here\n\nmiddle\n\nbottom of the one who was away"
     until(lambda: sources(notebook) == [both], "both edits are in the cell")
-    expect(here.source(cell_id)).to_have_value(both)
-    expect(away.source(cell_id)).to_have_value(both)
+    expect_text(here.source(cell_id), both)
+    expect_text(away.source(cell_id), both)
 
 
 def test_overlapping_edits_keep_both(api: Api, visit: Visit, proxy: Proxy) -> None:
@@ -120,7 +121,7 @@ def test_what_was_typed_survives_a_reload(api: Api, visit: Visit, proxy: Proxy) 
     page.type(notebook.cells[0], "typed without a link")
     proxy.restore()
     page.reload()
-    expect(page.source(notebook.cells[0])).to_have_value("typed without a link")
+    expect_text(page.source(notebook.cells[0]), "typed without a link")
     until(lambda: sources(notebook) == ["typed without a link"], "what was typed reached the server")
 
 

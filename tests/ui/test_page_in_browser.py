@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from e2e.editor import caret, expect_text, fill, place, text_of
 from tests.ui.conftest import Site
 from tests.ui.test_output_in_browser import drawn, opened
 
@@ -25,7 +26,7 @@ def test_typing_becomes_small_splices_in_code_points(page: Page, site: Site) -> 
     notebook = site.notebook(("python", "start 😀\n" + "# filler\n" * 11_000))
     opened(page, site, notebook)
     area = page.get_by_test_id("cell-source")
-    area.evaluate("node => { node.focus(); node.setSelectionRange(8, 8); }")
+    place(area, 8)
     before = len(site.commands("edit_cell"))
     page.keyboard.type("abc")
     eventually(page, lambda: len(site.commands("edit_cell")) > before)
@@ -39,11 +40,11 @@ def test_an_edit_from_elsewhere_leaves_caret_and_typing_alone(page: Page, site: 
     notebook = site.notebook(("python", "one\ntwo"))
     opened(page, site, notebook)
     area = page.get_by_test_id("cell-source")
-    area.evaluate("node => { node.focus(); node.setSelectionRange(7, 7); }")
+    place(area, 7)
     page.keyboard.type("!")
     site.write((notebook, "cell", {"event": "edited", "cell_id": "c0", "at": 0, "insert": "zero ", "by": "another"}))
-    expect(area).to_have_value("zero one\ntwo!")
-    assert area.evaluate("node => node.selectionStart") == 13
+    expect_text(area, "zero one\ntwo!")
+    assert caret(area) == 13
 
 
 def test_run_sends_what_was_typed_first(page: Page, site: Site) -> None:
@@ -94,11 +95,11 @@ def test_what_was_typed_and_asked_survives_a_reload_of_the_tab(page: Page, site:
     page.get_by_test_id("cell-add-python").click()
     expect(page.locator(".chip", has_text="not sent yet")).to_be_visible()
     page.reload()
-    expect(page.get_by_test_id("cell-source").first).to_have_value("keep me")
+    expect_text(page.get_by_test_id("cell-source").first, "keep me")
     site.call("POST", "/refuse/503/0")
     drawn(page, 4)
     expect(page.get_by_test_id("cell")).to_have_count(2)
-    expect(page.get_by_test_id("cell-source").first).to_have_value("keep me")
+    expect_text(page.get_by_test_id("cell-source").first, "keep me")
     assert len(site.commands("run_cell")) == before
 
 
@@ -110,7 +111,7 @@ def test_what_was_typed_on_while_an_edit_was_on_its_way_makes_no_second_cell(
     notebook = site.notebook(("python", "# begin\n# end"), ("python", "other"))
     opened(page, site, notebook)
     area = page.get_by_test_id("cell-source").first
-    area.evaluate("node => { node.focus(); node.setSelectionRange(8, 8); }")
+    place(area, 8)
     known = len(site.commands("edit_cell"))
     page.keyboard.type("# one\n")
     drawn(page, 4)
@@ -131,12 +132,12 @@ def test_what_was_typed_on_while_an_edit_was_on_its_way_makes_no_second_cell(
         site.write((notebook, "cell", {"event": "edited", "cell_id": "c0", "at": end, "insert": "!", "by": "another"}))
     opened(page, site, notebook)
     whole = f"# begin\n# one\n# two\n# three\n# end{elsewhere}"
-    expect(area).to_have_value(whole)
+    expect_text(area, whole)
     eventually(page, lambda: any("three" in edit["insert"] for edit in site.commands("edit_cell")[known:]))
     drafts = "Object.keys(sessionStorage).filter((key) => key.startsWith('nightbook.draft')).length"
     eventually(page, lambda: page.evaluate(drafts) == 0)
     page.reload()
-    expect(area).to_have_value(whole)
+    expect_text(area, whole)
     expect(page.get_by_test_id("cell")).to_have_count(2)
 
 
@@ -144,7 +145,7 @@ def test_an_edit_from_elsewhere_during_a_flight_keeps_what_was_typed_since(page:
     notebook = site.notebook(("python", "# begin\n# end"))
     opened(page, site, notebook)
     area = page.get_by_test_id("cell-source")
-    area.evaluate("node => { node.focus(); node.setSelectionRange(8, 8); }")
+    place(area, 8)
     known = len(site.commands("edit_cell"))
     site.call("POST", "/refuse/503/1000")
     page.keyboard.type("# one\n")
@@ -152,20 +153,20 @@ def test_an_edit_from_elsewhere_during_a_flight_keeps_what_was_typed_since(page:
     page.keyboard.type("# two\n")
     site.write((notebook, "cell", {"event": "edited", "cell_id": "c0", "at": 13, "insert": "!", "by": "another"}))
     whole = "# begin\n# one\n# two\n# end!"
-    expect(area).to_have_value(whole)
+    expect_text(area, whole)
     site.call("POST", "/refuse/503/0")
     eventually(page, lambda: any("two" in edit["insert"] for edit in site.commands("edit_cell")[known:]))
     page.reload()
-    expect(area).to_have_value(whole)
+    expect_text(area, whole)
 
 
 def test_a_source_over_512_kib_is_told_and_not_sent(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "x"))
     opened(page, site, notebook)
     before = len(site.commands("edit_cell"))
-    page.get_by_test_id("cell-source").fill("y" * (512 * 1024 + 1))
+    fill(page.get_by_test_id("cell-source"), "y" * (512 * 1024 + 1))
     expect(page.get_by_role("alert")).to_contain_text("512 KiB")
-    page.get_by_test_id("cell-source").fill("z")
+    fill(page.get_by_test_id("cell-source"), "z")
     eventually(page, lambda: len(site.commands("edit_cell")) == before + 1)
     assert site.commands("edit_cell")[-1]["insert"] == "z"
 
@@ -229,12 +230,12 @@ def test_deletions_are_undone_one_after_the_other_and_the_focus_stays_near(page:
     expect(page.locator(".undo")).to_contain_text("2 cells deleted.")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".undo")).to_contain_text("Cell deleted.")
-    expect(sources.last).to_have_value("three")
+    expect_text(sources.last, "three")
     expect(sources.last).to_be_focused()
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".undo")).to_have_count(0)
     expect(page.get_by_test_id("cell")).to_have_count(3)
-    assert [area.input_value() for area in sources.all()] == ["one", "two", "three"]
+    assert [text_of(area) for area in sources.all()] == ["one", "two", "three"]
 
 
 def test_shift_enter_in_the_last_cell_runs_it_and_adds_one(page: Page, site: Site) -> None:
@@ -296,7 +297,7 @@ def test_escape_leads_out_of_an_editor_and_tab_goes_on(page: Page, site: Site, k
     first = page.get_by_test_id("cell-source").first
     first.click()
     page.keyboard.press("Tab")
-    expect(first).to_have_value("    ")
+    expect_text(first, "    ")
     page.keyboard.press("Escape")
     expect(first).not_to_be_focused()
     for _ in range(8):
@@ -318,7 +319,7 @@ def test_text_cells_are_drawn_as_text_and_edited_on_click(page: Page, site: Site
     assert [link.get_attribute("href") for link in prose.locator("a").all()] == ["https://example.org"]
     prose.locator("h1").click()
     expect(page.get_by_test_id("cell-source")).to_be_focused()
-    expect(page.get_by_test_id("cell-source")).to_have_value(source)
+    expect_text(page.get_by_test_id("cell-source"), source)
 
 
 def test_titles_are_text_on_every_page(page: Page, site: Site) -> None:

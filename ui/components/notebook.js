@@ -4,6 +4,7 @@
 import { markRaw, nextTick, reactive } from "vue";
 import NbCell from "nightbook/cell.js";
 import { Commands, freshId, recall, remember } from "nightbook/commands.js";
+import { load } from "nightbook/editor.js";
 import { Link } from "nightbook/link.js";
 import { Output } from "nightbook/output.js";
 import { Painter } from "nightbook/painter.js";
@@ -348,14 +349,13 @@ export default {
     answered(command, besideId, cell) {
       const origin = this.cells.get(besideId);
       if (!origin || origin.source.flight?.command !== command) return null;
-      const area = origin.view?.$refs.area;
-      const focused = area && document.activeElement === area;
-      const caret = focused ? area.selectionStart : null;
+      const editor = origin.view?.editor;
+      const caret = editor?.caret ?? null;
       const typed = origin.source.beside();
       if (typed !== cell.source.local) cell.source.type(typed);
-      if (focused) {
+      if (caret !== null) {
         this.focusing = cell.id;
-        this.from = area;
+        this.from = editor.content;
         this.page.caret = caret;
       }
       return typed;
@@ -389,6 +389,7 @@ export default {
         this.order = this.arriving;
       }
       if (whole) this.arriving = this.stale = null;
+      if (whole) load().catch(() => {}); // for the first cell that is taken in hand
       const reading = this.pinned && this.seq !== null;
       await nextTick();
       for (const cell of this.touched) cell.view?.drawn();

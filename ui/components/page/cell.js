@@ -1,12 +1,13 @@
 // One cell: gutter, source, output, the line for input, one quiet foot line. What it shows comes in through `cell`, an
 // object the page keeps up to date; its source and output are drawn by hand, so that typing and streaming re-render nothing.
 
-import { carried } from "./source.js";
+import { CellEditor } from "./editor.js";
 import { markdown } from "./markdown.js";
 import { duration, inLine, size, took } from "./words.js";
 
 const ACTIVE = ["queued", "running", "waiting", "cancelling"];
 const DOUBLE = 400; // milliseconds after "run" in which a second click of the same button, "stop" by then, was meant for "run"
+const PLACEHOLDERS = { python: "Python", shell: "Shell command", markdown: "Text, in Markdown" };
 const NAMES = { python: "Python", shell: "Shell", markdown: "Text" };
 
 export default {
@@ -30,11 +31,7 @@ export default {
     <p v-if="cell.notice" class="note" role="alert">{{ cell.notice }}</p>
     <div v-if="cell.kind === 'markdown'" v-show="!editing" ref="rendered" class="prose" tabindex="0" role="button"
       aria-label="Edit text" @click="edit" @keydown.enter.prevent="edit(null)"></div>
-    <div class="editor" ref="editor" v-show="cell.kind !== 'markdown' || editing">
-      <textarea ref="area" data-testid="cell-source" spellcheck="false" autocapitalize="off" autocomplete="off"
-        autocorrect="off" rows="1" wrap="soft" :aria-label="'Source of cell ' + place" :placeholder="placeholder"
-        @input="typed" @keydown="key" @blur="left"></textarea>
-    </div>
+    <div class="editor" ref="editor" v-show="cell.kind !== 'markdown' || editing"></div>
     <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="cell.shown"
       :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"
       @scroll.passive="scrolled"></div>
@@ -75,9 +72,6 @@ export default {
       const { state, kind, input } = this.cell;
       return (input && input.id !== this.cell.answered) || (kind === "shell" && (state === "running" || state === "waiting"));
     },
-    placeholder() {
-      return { python: "Python", shell: "Shell command", markdown: "Text, in Markdown" }[this.cell.kind];
-    },
     words() {
       const { state, reason, asked } = this.cell;
       if (asked) return "Asked to run";
@@ -105,7 +99,11 @@ export default {
   watch: {
     "cell.kind"() {
       this.editing = false;
+      this.editor.recast();
       this.$nextTick(() => this.draw());
+    },
+    place() {
+      this.editor.drawStill();
     },
     "cell.input"(now, before) {
       if (now && !before) this.$nextTick(() => this.offerInput());
@@ -120,38 +118,42 @@ export default {
   },
   mounted() {
     this.$refs.out.append(this.cell.output.root);
+    this.editor = new CellEditor(this.$refs.editor, this.host());
     this.cell.view = this;
     this.draw();
     if (this.page.takeFocus(this.cell.id)) this.focus(this.page.caret);
     if (this.cell.input) this.offerInput();
   },
   beforeUnmount() {
+    this.editor.destroy();
     if (this.cell.view === this) this.cell.view = null;
   },
   methods: {
+    // What the editor asks of the cell.
+    host() {
+      return {
+        text: () => this.cell.source.local,
+        kind: () => this.cell.kind,
+        label: () => `Source of cell ${this.place}`,
+        placeholder: () => PLACEHOLDERS[this.cell.kind] ?? "",
+        changed: (text) => this.cell.source.type(text),
+        focused: () => {},
+        blurred: () => this.left(),
+        moved: () => {},
+        key: (event) => this.key(event),
+        knows: () => false,
+        complete: () => Promise.reject(),
+        inspect: () => Promise.reject(),
+      };
+    },
     // The source as the model has it; `splice` says what a remote edit changed, so that the caret stays where it was.
     draw(splice = null) {
-      const area = this.$refs.area;
-      const text = this.cell.source.local;
-      if (area.value !== text) {
-        const focused = document.activeElement === area;
-        let { selectionStart: start, selectionEnd: end } = area;
-        if (splice) [start, end] = [carried(start, splice), carried(end, splice)];
-        area.value = text;
-        if (focused) area.setSelectionRange(start, end);
-      }
-      this.grow();
+      this.editor.draw(splice);
       if (this.cell.kind === "markdown") {
-        if (text.trim() === "" && document.activeElement !== area) this.editing = true;
+        const text = this.cell.source.local;
+        if (text.trim() === "" && !this.editor.focused) this.editing = true;
         this.$refs.rendered?.replaceChildren(markdown(text));
       }
-    },
-    grow() {
-      this.$refs.editor.dataset.text = this.$refs.area.value;
-    },
-    typed() {
-      this.cell.source.type(this.$refs.area.value);
-      this.grow();
     },
     left() {
       this.cell.source.send();
@@ -159,8 +161,7 @@ export default {
     },
     edit(event) {
       if (event?.target.closest("a")) return;
-      this.editing = true;
-      this.$nextTick(() => this.$refs.area.focus());
+      this.focus();
     },
     leave() {
       if (this.cell.source.local.trim() === "") return;
@@ -170,8 +171,7 @@ export default {
     focus(caret = null) {
       if (this.cell.kind === "markdown") this.editing = true;
       this.$nextTick(() => {
-        this.$refs.area.focus({ preventScroll: true });
-        if (caret !== null) this.$refs.area.setSelectionRange(caret, caret);
+        this.editor.focus(caret);
         this.$el.scrollIntoView({ block: "nearest" });
       });
     },
@@ -181,28 +181,29 @@ export default {
       else if (matchMedia("(hover: none)").matches) this.$el.querySelector("button").focus(); // no keyboard over half the screen
       else this.focus();
     },
+    // A key in the editor; true when it was for the cell.
     key(event) {
-      if (event.isComposing) return;
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) {
         event.preventDefault();
         if (this.cell.kind === "markdown") this.leave();
         else this.page.run(this.cell);
         if (event.shiftKey) this.page.next(this.cell);
-      } else if (event.key === "Tab" && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey) {
-        event.preventDefault();
-        document.execCommand("insertText", false, "    "); // the one way that keeps the editor's undo
-      } else if (event.key === "Escape") {
-        this.onward(); // Tab moves on from here: nobody is caught in an editor
+        return true;
       }
+      if (event.key === "Escape") {
+        this.onward(); // Tab moves on from here: nobody is caught in an editor
+        return true;
+      }
+      return false;
     },
     // To the first control behind the editor.
     onward() {
-      const { area } = this.$refs;
+      const { editor } = this.$refs;
       const behind = [...this.$el.querySelectorAll("button, select, input, a[href], [tabindex='0']")].find(
-        (node) => area.compareDocumentPosition(node) & Node.DOCUMENT_POSITION_FOLLOWING && !node.disabled && node.offsetParent,
+        (node) => editor.compareDocumentPosition(node) === Node.DOCUMENT_POSITION_FOLLOWING && !node.disabled && node.offsetParent,
       );
       if (behind) behind.focus({ preventScroll: true });
-      else area.blur();
+      else this.editor.content.blur();
     },
     pressed(event) {
       const now = performance.now();

@@ -38,13 +38,6 @@ export function bytes(text) {
   return text.length * 3 < SOURCE_LIMIT ? text.length : new TextEncoder().encode(text).length;
 }
 
-// Where `position` of the text before a splice lies after it.
-export function carried(position, splice) {
-  if (position <= splice.at) return position;
-  if (position >= splice.at + splice.removed) return position + splice.insert.length - splice.removed;
-  return splice.at + splice.insert.length;
-}
-
 function spliced(text, splice) {
   return text.slice(0, splice.at) + splice.insert + text.slice(splice.at + splice.removed);
 }
