@@ -63,6 +63,37 @@ class MoveCell(CommandBase):
     after: Id | None = None
 
 
+class SplitCell(CommandBase):
+    """Makes two cells of one at code point `at` of version `base`; a line end at the cut goes.
+
+    The second part becomes cell `into`: a new one, or one that was merged into this cell and now comes back.
+    """
+
+    kind: Literal["split_cell"]
+    cell_id: Id
+    base: int
+    at: int = Field(ge=0)
+    into: Id | None = None
+
+
+class MergeCells(CommandBase):
+    """Puts the text of cell `other` behind that of `cell_id`, with `joint` between, and takes `other` out."""
+
+    kind: Literal["merge_cells"]
+    cell_id: Id
+    other: Id
+    joint: Literal["\n", ""] = "\n"
+
+
+class Collapse(CommandBase):
+    """Folds the source or the output of a cell away, or shows it (false), for everybody; null leaves it as it is."""
+
+    kind: Literal["collapse"]
+    cell_id: Id
+    source: bool | None = None
+    output: bool | None = None
+
+
 class DeleteCell(CommandBase):
     """Takes a cell out. A run of it is stopped first. `restore_cell` brings it back."""
 
@@ -87,10 +118,10 @@ class RunCell(CommandBase):
 
 
 class RunAll(CommandBase):
-    """Runs every cell that can run, from the top; the first error cancels the rest. `until`: up to and including this
-    cell."""
+    """Runs every cell that can run, in order; the first error cancels the rest. `since`, `until`: the first and the last."""
 
     kind: Literal["run_all"]
+    since: Id | None = None
     until: Id | None = None
 
 
@@ -168,9 +199,13 @@ class Check(CommandBase):
 
 
 class RestartKernel(CommandBase):
-    """A new kernel: variables gone, running code stopped, that of turns too; the turns themselves go on."""
+    """A new kernel: variables gone, running code stopped, that of turns too; the turns themselves go on.
+
+    With `run_all` every code cell is run in the new kernel.
+    """
 
     kind: Literal["restart_kernel"]
+    run_all: bool = False
 
 
 class Rename(CommandBase):
@@ -195,6 +230,9 @@ Command = Annotated[
     AddCell
     | EditCell
     | MoveCell
+    | SplitCell
+    | MergeCells
+    | Collapse
     | DeleteCell
     | RestoreCell
     | RunCell
@@ -247,7 +285,8 @@ def parse(value: Any) -> Command:
     """The command in `value` (decoded JSON). Raises `Invalid`, which names the fields, or `TooLarge`."""
     command = validate(CommandModel, value).root
     for text in (getattr(command, "source", None), getattr(command, "insert", None)):
-        check_source(text)
+        if isinstance(text, str):
+            check_source(text)
     return command
 
 
@@ -255,13 +294,14 @@ def cells_named(command: Command) -> list[str]:
     """The cells that a command is about, and which must therefore exist. Where to put one is not among them."""
     if isinstance(command, AddCell):
         return []
-    named = [getattr(command, "cell_id", None), getattr(command, "until", None)]
+    named = [getattr(command, "cell_id", None), getattr(command, "since", None), getattr(command, "until", None)]
+    named.append(getattr(command, "other", None))
     return [cell_id for cell_id in named if cell_id is not None]
 
 
-def check_source(text: str | None) -> None:
+def check_source(text: str) -> None:
     """Raises `TooLarge` for a source of more than `SOURCE_LIMIT` bytes."""
-    if text is not None and len(text.encode("utf-8", "surrogatepass")) > SOURCE_LIMIT:
+    if len(text.encode("utf-8", "surrogatepass")) > SOURCE_LIMIT:
         raise TooLarge(
             f"a cell holds at most {SOURCE_LIMIT // 1024} KiB of source; put the rest in a file or a second cell"
         )

@@ -161,6 +161,65 @@ def _move_cell(notebook: Notebook, command: c.MoveCell, by: str) -> Plan:
     return Plan([draft("cell", event="moved", cell_id=cell.id, by=by, command_id=command.id, after=command.after)])
 
 
+def _split_cell(notebook: Notebook, command: c.SplitCell, by: str) -> Plan:
+    cell = _cell(notebook, command.cell_id)
+    try:
+        at = rebase(cell.source, cell.version, cell.edits, command.base, command.at, 0, "").at
+    except (OutOfRange, BaseGone, Overlap):
+        raise Refused("the cell changed where it was to be split; look at it again") from None
+    into = command.into or new_id()
+    if into in notebook.cells:
+        raise Refused(f"there is a cell {into} already; choose another id")
+    start, end = at, at
+    if cell.source[at - 1 : at] == "\n":
+        start = at - 1
+    elif cell.source[at : at + 1] == "\n":
+        end = at + 1
+    made = draft(
+        "cell",
+        event="split",
+        cell_id=cell.id,
+        by=by,
+        command_id=command.id,
+        base=cell.version,
+        at=start,
+        remove=cell.source[start:],
+        other=into,
+        source=cell.source[end:],
+    )
+    return Plan([made])
+
+
+def _merge_cells(notebook: Notebook, command: c.MergeCells, by: str) -> Plan:
+    cell, other = _cell(notebook, command.cell_id), _cell(notebook, command.other)
+    if cell is other:
+        raise Refused("a cell cannot be merged with itself")
+    joint = command.joint if cell.source and other.source else ""
+    insert = joint + other.source
+    c.check_source(cell.source + insert)
+    run = notebook.runs.get(other.run_id or "")
+    plan = _stop_runs(notebook, [run], by, command.id, "its cell was merged") if run is not None else Plan()
+    fields: dict[str, Any] = {"base": cell.version, "at": len(cell.source), "remove": "", "insert": insert}
+    plan.drafts.append(
+        draft("cell", event="merged", cell_id=cell.id, by=by, command_id=command.id, other=other.id, **fields)
+    )
+    return plan
+
+
+def _collapse(notebook: Notebook, command: c.Collapse, by: str) -> Plan:
+    cell = _cell(notebook, command.cell_id)
+    made = draft(
+        "cell",
+        event="collapsed",
+        cell_id=cell.id,
+        by=by,
+        command_id=command.id,
+        hide_source=command.source,
+        hide_output=command.output,
+    )
+    return Plan([made])
+
+
 def _delete_cell(notebook: Notebook, command: c.DeleteCell, by: str) -> Plan:
     cell = _cell(notebook, command.cell_id)
     run = notebook.runs.get(cell.run_id or "")
@@ -195,14 +254,16 @@ def _run_cell(notebook: Notebook, command: c.RunCell, by: str) -> Plan:
 
 def _run_all(notebook: Notebook, command: c.RunAll, by: str) -> Plan:
     order = notebook.order
-    if command.until is not None:
-        _cell(notebook, command.until)
-        order = order[: order.index(command.until) + 1]
-    cells = [notebook.cells[cell_id] for cell_id in order if notebook.cells[cell_id].kind in RUNS]
-    cells = [cell for cell in cells if cell.run_id not in notebook.runs]
+    first = 0 if command.since is None else order.index(_cell(notebook, command.since).id)
+    last = len(order) if command.until is None else order.index(_cell(notebook, command.until).id) + 1
+    cells = [cell for cell in _runnable(notebook, order[first:last], RUNS) if cell.run_id not in notebook.runs]
     if not cells:
         raise Refused("there is no cell to run that is not running or queued already")
     return Plan([_queue(cell, new_id(), by, command.id, command.id) for cell in cells])
+
+
+def _runnable(notebook: Notebook, order: Sequence[str], kinds: Sequence[str]) -> list[Cell]:
+    return [notebook.cells[cell_id] for cell_id in order if notebook.cells[cell_id].kind in kinds]
 
 
 def _stop_runs(notebook: Notebook, runs: list[Run], by: str, command_id: str, reason: str) -> Plan:
@@ -348,6 +409,8 @@ def _restart_kernel(notebook: Notebook, command: c.RestartKernel, by: str) -> Pl
     code = [run for run in notebook.runs.values() if not run.is_turn]
     plan = _stop_runs(notebook, code, by, command.id, "the kernel was restarted")
     plan.restart = True
+    if command.run_all:  # also cells whose run just ends: they run again behind it, in the new kernel
+        plan.drafts += [_queue(cell, new_id(), by, command.id, command.id) for cell in _runnable(notebook, notebook.order, CODE)]
     return plan
 
 
@@ -368,6 +431,9 @@ _DECISIONS: dict[type[Any], Callable[[Notebook, Any, str], Plan]] = {
     c.AddCell: _add_cell,
     c.EditCell: _edit_cell,
     c.MoveCell: _move_cell,
+    c.SplitCell: _split_cell,
+    c.MergeCells: _merge_cells,
+    c.Collapse: _collapse,
     c.DeleteCell: _delete_cell,
     c.RestoreCell: _restore_cell,
     c.RunCell: _run_cell,

@@ -55,13 +55,15 @@ class SessionBody(Body):
 
 
 class CellBody(Body):
-    """The document: a cell added, edited (a splice on version `base`), moved, deleted, restored.
+    """The document: a cell added, edited (a splice on version `base`), moved, split, merged, deleted, restored …
 
     `at`, and the lengths of `remove` and `insert`, count code points. `after` is the cell that stands before it, null
-    for the first place. `beside` names the cell whose overlapping edit made this one.
+    for the first place. `beside` names the cell whose overlapping edit made this one. `split` is an edit that takes
+    text off (`remove`), of which `source` becomes the cell `other` behind; `merged` is one that puts the text of
+    `other` on, which is deleted. Each is one frame, so that nobody ever sees half of it.
     """
 
-    event: Literal["added", "edited", "moved", "deleted", "restored"]
+    event: Literal["added", "edited", "moved", "split", "merged", "collapsed", "deleted", "restored"]
     kind: CellKind | None = None
     source: str | None = None
     after: str | None = None
@@ -70,6 +72,9 @@ class CellBody(Body):
     at: int | None = None
     remove: str | None = None
     insert: str | None = None
+    other: str | None = None
+    hide_source: bool | None = None
+    hide_output: bool | None = None
 
 
 class RunBody(Body):

@@ -88,6 +88,8 @@ class Cell:
     output: Output = field(default_factory=Output)
     input: PendingInput | None = None
     beside: str | None = None
+    hide_source: bool = False
+    hide_output: bool = False
     edits: tuple[Edit, ...] = ()
     story: Story = field(default_factory=Story)  # of an agent cell
     call: CallRun | None = None  # of an agent cell
@@ -209,6 +211,12 @@ def _with_cell(notebook: Notebook, cell_id: str, **changes: Any) -> dict[str, An
     return {"cells": {**notebook.cells, cell_id: replace(cell, **changes)}}
 
 
+def _with_run(notebook: Notebook, run: Run, **changes: Any) -> dict[str, Any]:
+    """What a run changes of its cell: nothing when the cell was asked to run again meanwhile."""
+    cell = notebook.cells.get(run.cell_id)
+    return _with_cell(notebook, run.cell_id, **changes) if cell is not None and cell.run_id == run.id else {}
+
+
 def place(order: tuple[str, ...], cell_id: str, after: str | None) -> tuple[str, ...]:
     """`order` with `cell_id` behind `after`: first when null, last when `after` is not there."""
     rest = [other for other in order if other != cell_id]
@@ -266,38 +274,28 @@ def _cell(notebook: Notebook, frame: Frame) -> dict[str, Any]:
                 **changed,
             }
         case "edited" if cell is not None:
-            edit = Edit(
-                cell.version,
-                frame.seq,
-                body.get("at", 0),
-                body.get("remove", ""),
-                body.get("insert", ""),
-                frame.by,
-            )
-            return (
-                _with_cell(
-                    notebook,
-                    cell_id,
-                    source=edit.on(cell.source),
-                    version=frame.seq,
-                    edits=(*cell.edits, edit)[-EDITS_KEPT:],
-                    kind=body.get("kind", cell.kind),
-                )
-                | changed
-            )
+            edited = _edited(cell, frame)
+            return {"cells": {**notebook.cells, cell_id: replace(edited, kind=body.get("kind", cell.kind))}, **changed}
+        case "split" if cell is not None and body["other"] not in notebook.cells:
+            other: str = body["other"]
+            back = next((gone.cell for gone in notebook.deleted if gone.cell.id == other), Cell(other, cell.kind))
+            second = replace(back, source=body.get("source", ""), version=frame.seq, edits=())
+            return {
+                "cells": {**notebook.cells, cell_id: _edited(cell, frame), other: second},
+                "order": place(notebook.order, other, cell_id),
+                "deleted": tuple(gone for gone in notebook.deleted if gone.cell.id != other),
+                **changed,
+            }
+        case "merged" if cell is not None and body["other"] != cell_id:
+            merged = replace(notebook, cells={**notebook.cells, cell_id: _edited(cell, frame)})
+            return {"cells": merged.cells, **_without(merged, body["other"]), **changed}
+        case "collapsed" if cell is not None:
+            hidden = {name: body[name] for name in ("hide_source", "hide_output") if name in body}
+            return _with_cell(notebook, cell_id, **hidden) | changed
         case "moved" if cell is not None:
             return {"order": place(notebook.order, cell_id, body.get("after")), **changed}
         case "deleted" if cell is not None:
-            at = notebook.order.index(cell_id)
-            if cell.run_id in notebook.runs:  # its run is being stopped, and ends unseen
-                cell = replace(cell, state="cancelled", input=None)
-            gone = Deleted(cell, notebook.order[at - 1] if at else None)
-            return {
-                "cells": {key: value for key, value in notebook.cells.items() if key != cell_id},
-                "order": tuple(other for other in notebook.order if other != cell_id),
-                "deleted": (*notebook.deleted, gone)[-DELETED_KEPT:],
-                **changed,
-            }
+            return {**_without(notebook, cell_id), **changed}
         case "restored":
             for gone in notebook.deleted:
                 if gone.cell.id == cell_id:
@@ -308,6 +306,29 @@ def _cell(notebook: Notebook, frame: Frame) -> dict[str, Any]:
                         **changed,
                     }
     return {}
+
+
+def _edited(cell: Cell, frame: Frame) -> Cell:
+    """The cell after the splice that the frame holds."""
+    body = frame.body
+    edit = Edit(cell.version, frame.seq, body.get("at", 0), body.get("remove", ""), body.get("insert", ""), frame.by)
+    return replace(cell, source=edit.on(cell.source), version=frame.seq, edits=(*cell.edits, edit)[-EDITS_KEPT:])
+
+
+def _without(notebook: Notebook, cell_id: str) -> dict[str, Any]:
+    """What changes when a cell goes to those that can be brought back."""
+    cell = notebook.cells.get(cell_id)
+    if cell is None:
+        return {}
+    at = notebook.order.index(cell_id)
+    if cell.run_id in notebook.runs:  # its run is being stopped, and ends unseen
+        cell = replace(cell, state="cancelled", input=None)
+    gone = Deleted(cell, notebook.order[at - 1] if at else None)
+    return {
+        "cells": {key: value for key, value in notebook.cells.items() if key != cell_id},
+        "order": tuple(other for other in notebook.order if other != cell_id),
+        "deleted": (*notebook.deleted, gone)[-DELETED_KEPT:],
+    }
 
 
 def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
@@ -358,9 +379,9 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
             "runs": {**notebook.runs, run_id: run},
             "count": count,
             "changed_at": at,
-            **_with_cell(
+            **_with_run(
                 notebook,
-                cell_id,
+                current,
                 state="running",
                 count=count,
                 started_at=at,
@@ -379,7 +400,7 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     if event == "cancelling":
         return {
             "runs": {**notebook.runs, run_id: replace(current, state="cancelling")},
-            **_with_cell(notebook, cell_id, state="cancelling"),
+            **_with_run(notebook, current, state="cancelling"),
         }
     if event == "ended":
         status = body.get("status", "error")
@@ -387,9 +408,9 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
             "runs": {key: value for key, value in notebook.runs.items() if key != run_id},
             "changed_at": at,
             "failed": status == "error",
-            **_with_cell(
+            **_with_run(
                 notebook,
-                cell_id,
+                current,
                 state=status,
                 reason=body.get("reason"),
                 ended_at=at,
@@ -487,7 +508,7 @@ def _run_state(notebook: Notebook, run: Run, state: str, **cell: Any) -> dict[st
     state = run.state if run.state == "cancelling" else state
     return {
         "runs": {**notebook.runs, run.id: replace(run, state=state)},
-        **_with_cell(notebook, run.cell_id, state=state, **cell),
+        **_with_run(notebook, run, state=state, **cell),
     }
 
 

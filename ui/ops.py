@@ -34,7 +34,7 @@ Op = dict[str, Any]
 
 ACTIVE = frozenset({"running", "waiting", "cancelling"})
 SHOWN = ("text/plain", "image/png", "image/jpeg")  # MIME types this page draws
-_FIELDS = ("kind", "state", "run_id", "reason", "count", "ms", "whole", "beside")
+_FIELDS = ("kind", "state", "run_id", "reason", "count", "ms", "whole", "beside", "hide_source", "hide_output")
 
 
 def cell_view(cell: Cell, now: datetime) -> dict[str, Any]:
@@ -87,6 +87,8 @@ def between(old: Notebook, new: Notebook, frame: Frame) -> list[Op]:
         )
     if frame.cell_id is not None:
         ops.extend(_cell_ops(old, new, frame, frame.cell_id))
+        if frame.kind == "cell" and (other := frame.body.get("other")) is not None:
+            ops.extend(_cell_ops(old, new, frame, other))  # in one message, so that nobody sees half of it
     return ops
 
 
@@ -113,7 +115,7 @@ def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str) -> Itera
         yield _added(new, cell, frame.at) | {"by": frame.by, "command": frame.command_id}
         yield from _outputs(cell)
         return
-    if old.order != new.order:
+    if len(old.order) == len(new.order) and old.order != new.order:
         yield {"op": "move", "id": cell_id, "after": _before(new.order, cell_id)}
     if cell is was:
         return

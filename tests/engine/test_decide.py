@@ -214,3 +214,100 @@ def test_malformed_commands_name_the_field(body: Any) -> None:
 def test_a_source_over_the_limit_is_too_large() -> None:
     with pytest.raises(commands.TooLarge):
         commands.parse({"id": "x", "kind": "add_cell", "source": "≤" * (commands.SOURCE_LIMIT // 3 + 1)})
+
+
+def sources(notebook: Notebook) -> list[str]:
+    return [notebook.cells[cell].source for cell in notebook.order]
+
+
+@pytest.mark.parametrize(
+    ("at", "parts"),
+    [(0, ["", "one\ntwo"]), (3, ["one", "two"]), (4, ["one", "two"]), (5, ["one\nt", "wo"]), (7, ["one\ntwo", ""])],
+)
+def test_a_cell_is_split_in_one_frame_and_merged_back(notebook: Notebook, at: int, parts: list[str]) -> None:
+    notebook, _ = ask(notebook, "edit_cell", cell_id="a", source="one\ntwo")
+    version = notebook.cells["a"].version
+    notebook, plan = ask(notebook, "split_cell", cell_id="a", base=version, at=at, into="new")
+    assert len(plan.drafts) == 1
+    assert notebook.order == ("a", "new", "t", "b", "c")
+    assert sources(notebook)[:2] == parts
+    assert notebook.cells["new"].kind == "python"
+    joint = "\n" if at in (3, 4) else ""
+    notebook, plan = ask(notebook, "merge_cells", cell_id="a", other="new", joint=joint)
+    assert len(plan.drafts) == 1
+    assert notebook.order == ("a", "t", "b", "c")
+    assert sources(notebook)[0] == "one\ntwo"
+
+
+def test_a_split_follows_the_text_it_was_meant_for(notebook: Notebook) -> None:
+    notebook, _ = ask(notebook, "edit_cell", cell_id="a", source="one two")
+    version = notebook.cells["a"].version
+    notebook, _ = ask(notebook, "edit_cell", cell_id="a", base=version, at=0, insert="zero ")
+    notebook, _ = ask(notebook, "split_cell", cell_id="a", base=version, at=4, into="new")
+    assert sources(notebook)[:2] == ["zero one ", "two"]
+    with pytest.raises(Refused, match="changed where"):
+        ask(notebook, "split_cell", cell_id="a", base=version, at=6)
+    with pytest.raises(Refused, match="already"):
+        ask(notebook, "split_cell", cell_id="a", base=notebook.cells["a"].version, at=1, into="b")
+
+
+def test_a_merge_is_undone_with_the_second_cell_as_it_was(notebook: Notebook) -> None:
+    notebook, _ = ask(notebook, "run_cell", cell_id="b")
+    notebook = started(notebook)
+    run = notebook.runs[str(notebook.cells["b"].run_id)]
+    output = draft("output", cell_id="b", run_id=run.id, text="x", stream="terminal")
+    notebook = after(notebook, [output, end(run, "done", None, ms=3)])
+    notebook, _ = ask(notebook, "merge_cells", cell_id="a", other="b")
+    assert sources(notebook) == ["1\nls", "# hi", "2"]
+    assert notebook.cells["a"].kind == "python"
+    version = notebook.cells["a"].version
+    notebook, _ = ask(notebook, "split_cell", cell_id="a", base=version, at=1, into="b")
+    assert sources(notebook) == ["1", "ls", "# hi", "2"]
+    assert (notebook.cells["b"].kind, notebook.cells["b"].ms, len(list(notebook.cells["b"].output))) == ("shell", 3, 1)
+    assert notebook.deleted == ()
+
+
+def test_merging_a_cell_that_runs_stops_it_and_refuses_what_makes_no_sense(notebook: Notebook) -> None:
+    notebook, _ = ask(notebook, "run_cell", cell_id="b")
+    notebook = started(notebook)
+    run_id = notebook.cells["b"].run_id
+    notebook, plan = ask(notebook, "merge_cells", cell_id="a", other="b")
+    assert plan.stop == [run_id]
+    with pytest.raises(Refused, match="itself"):
+        ask(notebook, "merge_cells", cell_id="a", other="a")
+    notebook, _ = ask(notebook, "edit_cell", cell_id="a", source="x" * commands.SOURCE_LIMIT)
+    with pytest.raises(commands.TooLarge):
+        ask(notebook, "merge_cells", cell_id="a", other="c")
+
+
+def test_cells_are_collapsed_for_everybody(notebook: Notebook) -> None:
+    notebook, _ = ask(notebook, "collapse", cell_id="a", source=True)
+    notebook, _ = ask(notebook, "collapse", cell_id="a", output=True)
+    assert (notebook.cells["a"].hide_source, notebook.cells["a"].hide_output) == (True, True)
+    notebook, _ = ask(notebook, "collapse", cell_id="a", source=False)
+    assert (notebook.cells["a"].hide_source, notebook.cells["a"].hide_output) == (False, True)
+
+
+def test_run_all_goes_from_one_cell_to_another(notebook: Notebook) -> None:
+    below, _ = ask(notebook, "run_all", since="b")
+    assert states(below) == ["idle", "idle", "queued", "queued"]
+    above, _ = ask(notebook, "run_all", until="b")
+    assert states(above) == ["queued", "idle", "queued", "idle"]
+    with pytest.raises(Refused, match="no cell to run"):
+        ask(notebook, "run_all", since="b", until="a")
+
+
+def test_restart_and_run_all_runs_the_cell_again_that_it_stops(notebook: Notebook) -> None:
+    notebook, _ = ask(notebook, "run_cell", cell_id="a")
+    notebook = started(notebook)
+    old = notebook.cells["a"].run_id
+    notebook, plan = ask(notebook, "restart_kernel", run_all=True)
+    assert plan.restart
+    assert plan.stop == [old]
+    assert states(notebook) == ["queued", "idle", "queued", "queued"]
+    assert next_run(notebook) is None  # the old one is still ending
+    run = notebook.runs[str(old)]
+    notebook = after(notebook, [end(run, "cancelled", "the kernel was restarted")])
+    following = next_run(notebook)
+    assert following is not None
+    assert following.cell_id == "a"

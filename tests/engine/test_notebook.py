@@ -36,6 +36,19 @@ def drafts() -> st.SearchStrategy[Draft]:
         ),
         st.builds(lambda c, a: draft("cell", event="moved", cell_id=c, after=a), cell, st.none() | cell),
         st.builds(lambda c: draft("cell", event="deleted", cell_id=c), cell),
+        st.builds(
+            lambda c, o, s: draft("cell", event="split", cell_id=c, other=o, at=0, remove="", source=s),
+            cell,
+            cell,
+            text,
+        ),
+        st.builds(
+            lambda c, o, s: draft("cell", event="merged", cell_id=c, other=o, at=0, remove="", insert=s),
+            cell,
+            cell,
+            text,
+        ),
+        st.builds(lambda c: draft("cell", event="collapsed", cell_id=c, hide_output=True), cell),
         st.builds(lambda c: draft("cell", event="restored", cell_id=c), cell),
         st.builds(lambda c, r: draft("run", event="queued", cell_id=c, run_id=r), cell, run),
         st.builds(lambda c, r: draft("run", event="started", cell_id=c, run_id=r, sandbox="s"), cell, run),
@@ -112,6 +125,22 @@ def test_output_of_an_earlier_run_does_not_reach_the_cell() -> None:
         ],
     )
     assert list(notebook.cells["a"].output) == []
+
+
+def test_the_end_of_an_earlier_run_does_not_change_a_cell_that_is_queued_again() -> None:
+    notebook = after(
+        Notebook("n"),
+        [
+            draft("cell", event="added", cell_id="a", kind="python", source=""),
+            draft("run", event="queued", cell_id="a", run_id="r1"),
+            draft("run", event="started", cell_id="a", run_id="r1"),
+            draft("run", event="cancelling", cell_id="a", run_id="r1"),
+            draft("run", event="queued", cell_id="a", run_id="r2"),
+            draft("run", event="ended", cell_id="a", run_id="r1", status="cancelled"),
+        ],
+    )
+    assert notebook.cells["a"].state == "queued"
+    assert list(notebook.runs) == ["r2"]
 
 
 def test_a_kind_of_a_newer_version_only_moves_seq() -> None:

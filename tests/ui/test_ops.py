@@ -122,6 +122,24 @@ scripts = st.one_of(
         ),
     ),
     st.tuples(
+        st.just("cell"),
+        st.fixed_dictionaries(
+            {
+                "event": st.sampled_from(["split", "merged"]),
+                "cell_id": cell_ids,
+                "other": cell_ids,
+                "at": st.just(0),
+                "remove": st.just(""),
+                "insert": words,
+                "source": words,
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("cell"),
+        st.fixed_dictionaries({"event": st.just("collapsed"), "cell_id": cell_ids, "hide_source": st.booleans()}),
+    ),
+    st.tuples(
         st.just("run"),
         st.fixed_dictionaries(
             {"event": st.sampled_from(["queued", "started", "cancelling", "ended"]), "cell_id": cell_ids}

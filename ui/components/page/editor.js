@@ -40,7 +40,7 @@ export class CellEditor {
     this.host = host;
     this.view = null;
     this.state = null; // of CodeMirror, from when the cell was last in hand
-    this.kept = []; // keys pressed before CodeMirror was there
+    this.plain = null; // a text area, as long as CodeMirror is not here: a bad link keeps nobody from typing
     this.still = document.createElement("pre");
     this.still.className = "src";
     this.still.dataset.testid = "cell-source";
@@ -50,13 +50,12 @@ export class CellEditor {
     this.still.addEventListener("pointerdown", (event) => this.#pressed(event));
     this.still.addEventListener("click", (event) => this.#clicked(event));
     this.still.addEventListener("focus", () => this.#entered());
-    this.still.addEventListener("keydown", (event) => this.#early(event));
     root.append(this.still);
     this.drawStill();
   }
 
   get content() {
-    return this.view ? this.view.contentDOM : this.still;
+    return this.view ? this.view.contentDOM : (this.plain ?? this.still);
   }
 
   get focused() {
@@ -65,13 +64,14 @@ export class CellEditor {
 
   // Where the caret is, in UTF-16 units; null when this is not where one types.
   get caret() {
+    if (this.plain) return this.focused ? this.plain.selectionStart : null;
     return this.view?.hasFocus ? this.view.state.selection.main.head : null;
   }
 
   // Whether Tab stops here: not while the cell as a whole is chosen.
   reachable(on) {
     this.still.tabIndex = on ? 0 : -1;
-    if (this.view) this.view.contentDOM.tabIndex = on ? 0 : -1;
+    if (this.content !== this.still) this.content.tabIndex = on ? 0 : -1;
   }
 
   // The text as the model has it; `splice` says what changed, in UTF-16 units, where that is known.
@@ -79,6 +79,7 @@ export class CellEditor {
     const text = this.host.text();
     if (this.view) this.view.dispatch(...this.#changes(this.view.state, text, splice));
     else {
+      if (this.plain) this.#drawPlain(text, splice);
       if (this.state) for (const spec of this.#changes(this.state, text, splice)) this.state = this.state.update(spec).state;
       this.drawStill();
     }
@@ -92,6 +93,16 @@ export class CellEditor {
     if (!removed && !insert) return [];
     const annotations = [CM.Transaction.addToHistory.of(false), CM.Transaction.remote.of(true)];
     return [{ changes: { from: at, to: at + removed, insert }, annotations }];
+  }
+
+  #drawPlain(text, splice) {
+    const area = this.plain;
+    if (area.value === text) return;
+    const { selectionStart: start, selectionEnd: end } = area;
+    const { at, removed, insert } = splice ?? difference(area.value, text);
+    const moved = (place) => (place <= at ? place : Math.max(at, place - removed) + insert.length);
+    area.value = text;
+    area.setSelectionRange(moved(start), moved(end));
   }
 
   drawStill() {
@@ -119,43 +130,44 @@ export class CellEditor {
   }
 
   // The caret goes in, at `caret` or where it was last.
-  async focus(caret = null) {
-    if (!this.view) {
-      if (!CM) {
-        this.wanted = caret;
-        this.still.focus({ preventScroll: true });
-        return;
-      }
-      this.mount(caret);
-    }
+  focus(caret = null) {
+    if (CM) this.mount();
+    else this.#makeDo();
     if (caret !== null) this.select(caret);
-    this.view.focus();
+    (this.view ?? this.plain).focus({ preventScroll: true });
   }
 
   select(anchor, head = anchor) {
+    if (this.plain) {
+      this.plain.setSelectionRange(anchor, head);
+      return;
+    }
     const { length } = this.view.state.doc;
     this.view.dispatch({ selection: { anchor: Math.min(anchor, length), head: Math.min(head, length) } });
   }
 
-  mount(caret = null) {
+  mount() {
     if (this.view) return;
     if (inHand && inHand !== this) inHand.unmount();
     inHand = this;
     this.state ??= this.#fresh();
     this.view = new CM.EditorView({ state: this.state });
-    const held = document.activeElement === this.still;
-    this.still.replaceWith(this.view.dom);
-    if (caret !== null) this.select(caret);
+    const { plain } = this;
+    const before = this.plain ?? this.still;
+    const held = document.activeElement === before;
+    this.plain = null;
+    before.replaceWith(this.view.dom);
+    if (plain) this.select(plain.selectionStart, plain.selectionEnd);
     if (held) this.view.focus();
   }
 
   unmount() {
-    if (!this.view) return;
-    this.state = this.view.state;
-    const held = this.view.hasFocus;
-    this.view.dom.replaceWith(this.still);
-    this.view.destroy();
-    this.view = null;
+    if (!this.view && !this.plain) return;
+    const held = this.focused;
+    this.state = this.view?.state ?? null;
+    (this.view?.dom ?? this.plain).replaceWith(this.still);
+    this.view?.destroy();
+    this.view = this.plain = null;
     if (inHand === this) inHand = null;
     this.drawStill();
     if (held) this.host.blurred();
@@ -173,10 +185,7 @@ export class CellEditor {
 
   // A finger: only a tap takes the cell in hand, a swipe scrolls.
   #clicked(event) {
-    if (CM) {
-      const caret = this.#under(event);
-      this.focus(caret);
-    } else this.wanted = this.#under(event);
+    this.focus(this.#under(event));
   }
 
   #under(event) {
@@ -190,31 +199,50 @@ export class CellEditor {
     return range.toString().length;
   }
 
-  async #entered() {
-    this.host.focused();
-    if (!CM) {
-      const ready = await load().then(() => true, () => false);
-      if (!ready || document.activeElement !== this.still) {
-        this.kept = [];
-        return;
-      }
+  #entered() {
+    this.focus();
+  }
+
+  #makeDo() {
+    if (this.plain) return;
+    if (inHand && inHand !== this) inHand.unmount();
+    inHand = this;
+    const area = (this.plain = document.createElement("textarea"));
+    area.className = "src";
+    for (const [name, value] of Object.entries({ spellcheck: "false", autocapitalize: "off", autocorrect: "off", rows: "1" })) {
+      area.setAttribute(name, value);
     }
-    this.mount(this.wanted ?? null);
-    this.wanted = null;
-    for (const event of this.kept.splice(0)) this.#replay(event);
-  }
-
-  // Keys before CodeMirror is there wait for it.
-  #early(event) {
-    if (event.isComposing || this.host.key(event)) return;
-    if (!loading || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    this.kept.push(event);
-  }
-
-  #replay(event) {
-    if (CM.runScopeHandlers(this.view, event, "editor") || [...event.key].length > 1) return;
-    this.view.dispatch(this.view.state.replaceSelection(event.key), { userEvent: "input.type" });
+    area.dataset.testid = "cell-source";
+    area.setAttribute("aria-label", this.host.label());
+    area.placeholder = this.host.placeholder();
+    area.value = this.host.text();
+    const grow = () => (area.rows = area.value.split("\n").length);
+    grow();
+    area.addEventListener("input", () => {
+      grow();
+      this.host.changed(area.value);
+    });
+    area.addEventListener("keydown", (event) => {
+      if (event.isComposing) return;
+      if (this.host.key(event)) event.preventDefault();
+      else if (event.key === "Tab" && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey) {
+        event.preventDefault();
+        document.execCommand("insertText", false, "    "); // the one way that keeps the area's undo
+      }
+    });
+    area.addEventListener("focus", () => this.host.focused());
+    area.addEventListener("blur", () => this.host.blurred());
+    let composing = false;
+    area.addEventListener("compositionstart", () => (composing = true));
+    area.addEventListener("compositionend", () => {
+      composing = false;
+      if (CM && this.plain === area) this.mount();
+    });
+    this.still.replaceWith(area);
+    load().then(
+      () => this.plain === area && !composing && this.mount(),
+      () => {},
+    );
   }
 
   #fresh() {
