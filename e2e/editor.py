@@ -33,7 +33,17 @@ def text_of(source: Locator) -> str:
 
 def expect_text(source: Locator, text: str, seconds: float = 10.0) -> None:
     """Waits until the text of the cell is `text`, to the letter."""
-    until(lambda: text_of(source) == text, f"the source is {text[:80]!r}", seconds)
+    seen = ""
+
+    def same() -> bool:
+        nonlocal seen
+        seen = text_of(source)
+        return seen == text
+
+    try:
+        until(same, "the text of the cell", seconds)
+    except AssertionError:
+        assert seen == text
 
 
 def take(source: Locator) -> None:

@@ -118,7 +118,10 @@ class RunCell(CommandBase):
 
 
 class RunAll(CommandBase):
-    """Runs every cell that can run, in order; the first error cancels the rest. `since`, `until`: the first and the last."""
+    """Runs every cell that can run, in order; the first error cancels the rest.
+
+    `since` and `until` are the first and the last of them.
+    """
 
     kind: Literal["run_all"]
     since: Id | None = None

@@ -17,6 +17,7 @@ from engine.notebook import Cell, Notebook, Run
 from engine.splice import BaseGone, OutOfRange, Overlap, rebase
 
 RUNS = ("agent", "python", "shell")
+CODE = ("python", "shell")
 ACTIVE = ("running", "waiting", "cancelling")
 MESSAGES = 20  # that may wait for one turn
 
@@ -410,7 +411,9 @@ def _restart_kernel(notebook: Notebook, command: c.RestartKernel, by: str) -> Pl
     plan = _stop_runs(notebook, code, by, command.id, "the kernel was restarted")
     plan.restart = True
     if command.run_all:  # also cells whose run just ends: they run again behind it, in the new kernel
-        plan.drafts += [_queue(cell, new_id(), by, command.id, command.id) for cell in _runnable(notebook, notebook.order, CODE)]
+        plan.drafts += [
+            _queue(cell, new_id(), by, command.id, command.id) for cell in _runnable(notebook, notebook.order, CODE)
+        ]
     return plan
 
 
