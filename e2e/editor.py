@@ -13,7 +13,10 @@ READ = """async (node) => {
   const { EditorView } = await import("nicegui-codemirror");
   return EditorView.findFromDOM(node).state.doc.toString();
 }"""
+# With a link the editor comes soon, in place of the text area; without one the text area stays.
 PLACE = """async (node, [from, to]) => {
+  await Promise.race([import("nicegui-codemirror"), new Promise((resolve) => setTimeout(resolve, 1000))]);
+  node = document.activeElement;
   if (node.matches("textarea")) return node.setSelectionRange(from, to);
   const { EditorView } = await import("nicegui-codemirror");
   EditorView.findFromDOM(node).dispatch({ selection: { anchor: from, head: to } });
@@ -43,7 +46,7 @@ def expect_text(source: Locator, text: str, seconds: float = 10.0) -> None:
     try:
         until(same, "the text of the cell", seconds)
     except AssertionError:
-        assert seen == text
+        raise AssertionError(f"the source is {seen[:300]!r}, not {text[:300]!r}") from None
 
 
 def take(source: Locator) -> None:

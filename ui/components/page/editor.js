@@ -216,6 +216,7 @@ export class CellEditor {
     area.setAttribute("aria-label", this.host.label());
     area.placeholder = this.host.placeholder();
     area.value = this.host.text();
+    area.setSelectionRange(0, 0);
     const grow = () => (area.rows = area.value.split("\n").length);
     grow();
     area.addEventListener("input", () => {
