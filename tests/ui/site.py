@@ -17,6 +17,8 @@ from fastapi.responses import JSONResponse
 from nicegui import ui
 from nicegui.client import Client
 
+from engine.commands import parse
+from engine.decide import decide
 from engine.feed import Feed, Left
 from tests.ui.scripted import ScriptedFeed
 from ui import pages, theme
@@ -115,6 +117,14 @@ def build() -> FastAPI:
         elif body["kind"] == "restore_cell":
             back = {"after": deleted[body["cell_id"]]} if deleted[body["cell_id"]] else {}
             feed.write(notebook_id, "cell", event="restored", cell_id=body["cell_id"], **back, **mark)
+        elif body["kind"] in ("split_cell", "merge_cells", "collapse", "move_cell"):
+            plan = decide(feed.notebook(notebook_id), parse(body), "owner")
+            for item in plan.drafts:
+                feed.write(notebook_id, item.kind, cell_id=item.cell_id, **item.fields, **mark)
+        elif body["kind"] == "edit_cell" and body.get("cell_kind"):
+            cell = feed.notebook(notebook_id).cells[body["cell_id"]]
+            kinds = {"at": 0, "remove": "", "insert": "", "kind": body["cell_kind"]}
+            feed.write(notebook_id, "cell", event="edited", cell_id=cell.id, **kinds, **mark)
         elif body["kind"] == "rename":
             feed.write(notebook_id, "session", event="renamed", title=body["title"], **mark)
         return {"id": body["id"]}

@@ -4,9 +4,13 @@
 import { markRaw, nextTick, reactive } from "vue";
 import NbCell from "nightbook/cell.js";
 import { Commands, freshId, recall, remember } from "nightbook/commands.js";
+import { deeds } from "nightbook/deeds.js";
 import { load } from "nightbook/editor.js";
+import NbFind from "nightbook/find.js";
+import { Keys } from "nightbook/keys.js";
 import { Link } from "nightbook/link.js";
 import { Output } from "nightbook/output.js";
+import NbPalette from "nightbook/palette.js";
 import { Painter } from "nightbook/painter.js";
 import { Source } from "nightbook/source.js";
 import NbHead from "nightbook/head.js";
@@ -22,7 +26,7 @@ const AWAY = 60000; // milliseconds after which who comes back is told what happ
 const TOLD = 8000; // milliseconds for which a restart is told
 
 export default {
-  components: { NbCell, NbHead, NbJump, NbRail, NbStrip },
+  components: { NbCell, NbFind, NbHead, NbJump, NbPalette, NbRail, NbStrip },
   props: { notebook: String, member: String },
   emits: ["hello", "drawn", "look"],
   template: `
@@ -50,6 +54,8 @@ export default {
   <nb-rail ref="rail" :state="state" :page="page"></nb-rail>
   </div>
   <nb-jump :running="running" @jump="page.show"></nb-jump>
+  <nb-palette ref="over" :page="page"></nb-palette>
+  <nb-find ref="find" :cells="page.cells" :took="page.replaced" :choose="page.chooseById"></nb-find>
   <div v-if="undo.length || promised" ref="bar" class="undo" role="status" tabindex="-1">
     <span>{{ promised }} {{ deleted }}</span>
     <template v-if="undo.length"><button type="button" @click="restore">Undo</button>
@@ -73,7 +79,7 @@ export default {
     gone: false,
     unsent: 0,
     notices: [],
-    undo: [], // deleted cells, the latest last
+    undo: [], // what was done to cells and can be taken back, the latest last: {what, id, words, command, back}
     adding: [], // cells asked for that are not there yet
     spoken: "",
     clock: { now: performance.now() },
@@ -107,10 +113,13 @@ export default {
       return `${counted(this.adding.length)} will be added when the connection is back.`;
     },
     deleted() {
-      if (!this.undo.length) return "";
-      const due = this.undo.filter((id) => this.order.includes(id)).length;
+      const last = this.undo.at(-1);
+      if (!last) return "";
+      if (last.words) return last.words;
+      const gone = this.undo.filter((entry) => entry.what === "deleted");
+      const due = gone.filter((entry) => this.order.includes(entry.id)).length;
       if (due && (!this.up || this.unsent)) return `${counted(due)} will be deleted when the connection is back.`;
-      return `${counted(this.undo.length)} deleted.`;
+      return `${counted(gone.length)} deleted.`;
     },
     runs() {
       const cells = this.order.map((id) => this.cells.get(id));
@@ -138,13 +147,14 @@ export default {
     this.cells = new Map();
     this.pinned = false; // whether the reader stands at the page's tail
     this.touched = new Set();
-    this.focusing = this.from = null;
+    this.focusing = this.how = this.from = null;
     this.fresh = recall("nightbook.new") === this.notebook; // just made here: the person wants to type
     remember("nightbook.new", null);
-    this.page = markRaw(this.deeds());
+    this.page = markRaw(deeds(this));
+    this.chosen = null; // the cell that was in hand last
     this.commands = new Commands(this.notebook, {
       failed: (command, detail) => {
-        if (command.kind === "delete_cell") this.undo = this.undo.filter((id) => id !== command.cell_id);
+        this.undo = this.undo.filter((entry) => entry.command !== command.id);
         this.refused(command.id, detail, command.cell_id);
       },
       waiting: (count) => (this.unsent = count),
@@ -184,16 +194,28 @@ export default {
     this.onNetwork = () => (this.network = navigator.onLine);
     addEventListener("online", this.onNetwork);
     addEventListener("offline", this.onNetwork);
+    // A phone takes a tab away without another word.
+    this.onHide = () => {
+      if (document.visibilityState !== "hidden") return;
+      for (const cell of this.cells.values()) cell.source.send();
+      this.commands.hurry();
+    };
+    document.addEventListener("visibilitychange", this.onHide);
+    addEventListener("pagehide", this.onHide);
+    this.keys = new Keys(this.page, (node) => this.cells.get(node.closest(".cell")?.dataset.cellId) ?? null);
     this.commands.start();
     setTimeout(() => this.link.start()); // the framework makes its socket after this
   },
   unmounted() {
     this.link.stop();
+    this.keys.close();
     clearInterval(this.ticking);
     removeEventListener("scroll", this.onScroll);
     document.removeEventListener("visibilitychange", this.onLook);
     removeEventListener("online", this.onNetwork);
     removeEventListener("offline", this.onNetwork);
+    document.removeEventListener("visibilitychange", this.onHide);
+    removeEventListener("pagehide", this.onHide);
   },
   methods: {
     // what the server calls
@@ -278,13 +300,22 @@ export default {
     },
     on_move({ id, after }) {
       this.order = placed(this.order, id, after);
+      const held = document.activeElement;
+      if (this.cells.get(id)?.view?.$el.contains(held)) {
+        nextTick(() => {
+          if (held.isConnected && document.activeElement !== held) held.focus({ preventScroll: true });
+          this.cells.get(id)?.view?.$el.scrollIntoView({ block: "nearest" });
+        });
+      }
     },
     on_remove({ id }) {
-      const held = this.cells.get(id)?.view?.$el.contains(document.activeElement);
+      const own = this.cells.get(id)?.view?.$el;
+      const held = own?.contains(document.activeElement);
+      const whole = own === document.activeElement;
       const at = this.order.indexOf(id);
       this.drop(id);
       this.order = this.order.filter((other) => other !== id);
-      if (held) this.take(this.order[at] ?? this.order[at - 1]);
+      if (held) this.take(this.order[at] ?? this.order[at - 1], whole);
     },
     on_cell({ id, set }) {
       const cell = this.cells.get(id);
@@ -294,6 +325,8 @@ export default {
       if ("state" in set) cell.asked = false;
     },
     on_edit(op) {
+      const merge = this.undo.find((entry) => entry.what === "merged" && entry.command === op.command);
+      if (merge) merge.base = op.version; // the text that the merge made: what is undone is found in it
       this.cells.get(op.id)?.source.edited(op);
     },
     on_clear({ id }) {
@@ -320,7 +353,7 @@ export default {
     // cells
     made(id, source, version) {
       const key = `nightbook.draft.${this.notebook}.${id}`;
-      const cell = reactive({ id, shown: false, notice: null, asked: false, answered: null, startedAt: null });
+      const cell = reactive({ id, peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null });
       cell.view = null;
       const runs = `/api/v1/notebooks/${encodeURIComponent(this.notebook)}/runs/`;
       cell.output = markRaw(new Output(() => (cell.run_id ? `${runs}${encodeURIComponent(cell.run_id)}/output` : null)));
@@ -414,11 +447,19 @@ export default {
       const sign = this.runs.waiting ? "Waits: " : this.runs.busy ? "Running: " : "";
       document.title = `${sign}${this.title?.trim() || "Notebook"} · Nightbook`;
     },
+    // Something was done to cells that can be taken back.
+    took(entry) {
+      this.undo = [...this.undo.filter((other) => other.id !== entry.id || other.what !== entry.what), entry];
+      this.keepUndo();
+    },
     restore() {
-      const id = this.undo.pop();
-      this.commands.send("restore_cell", { cell_id: id });
-      this.focusing = id;
+      const entry = this.undo.pop();
+      if (!entry) return;
+      this.focusing = entry.what === "deleted" || entry.what === "merged" ? entry.id : null; // what comes back
+      this.how = document.activeElement?.matches(".cell") ? "choose" : "edit";
+      this.from = document.activeElement;
       this.page.caret = null;
+      entry.back();
       this.keepUndo();
     },
     // Nothing comes of it yet: the focus goes to the words that say so, for a key pressed now must not ask again.
@@ -432,82 +473,11 @@ export default {
       this.forgetting = setTimeout(() => (this.undo = []), UNDO);
     },
     // The focus goes to a cell, or to what can make one.
-    async take(id) {
+    async take(id, whole = false) {
       await nextTick();
       const view = this.cells.get(id)?.view;
-      if (view) view.take();
+      if (view) whole ? view.choose() : view.take();
       else this.$refs.add.querySelector("button").focus();
-    },
-
-    // What a person can do; cells and the head call these.
-    deeds() {
-      const send = (kind, fields) => this.commands.send(kind, fields);
-      const saved = async () => {
-        await Promise.all([...this.cells.values()].map((cell) => cell.source.flush()));
-      };
-      return {
-        caret: null,
-        takeFocus: (id) => {
-          if (this.focusing !== id) return false;
-          this.focusing = null;
-          const at = document.activeElement; // who types somewhere else by now is left there
-          return at === this.from || !at.matches("textarea, input, [contenteditable]");
-        },
-        run: async (cell) => {
-          cell.asked = true;
-          await cell.source.flush();
-          send("run_cell", { cell_id: cell.id });
-        },
-        stop: (cell) => send("stop", { cell_id: cell.id }),
-        next: (cell) => {
-          const next = this.cells.get(this.order[this.order.indexOf(cell.id) + 1]);
-          if (next) next.view?.focus();
-          else this.page.add("python", cell.id);
-        },
-        input: (cell, text) => {
-          const input = cell.input?.id ?? null;
-          send("input", { run_id: cell.run_id, input: input || null, text });
-          cell.answered = input;
-        },
-        move: (cell, by) => {
-          const at = this.order.indexOf(cell.id);
-          const after = by < 0 ? this.order[at - 2] ?? null : this.order[at + 1];
-          if (after !== undefined) send("move_cell", { cell_id: cell.id, after });
-        },
-        remove: (cell) => {
-          cell.source.send();
-          send("delete_cell", { cell_id: cell.id });
-          this.undo = [...this.undo.filter((id) => id !== cell.id), cell.id];
-          this.keepUndo();
-        },
-        kind: (cell, kind) => {
-          cell.source.send();
-          send("edit_cell", { cell_id: cell.id, cell_kind: kind });
-        },
-        add: (kind, after, source = "") => {
-          const id = freshId();
-          this.focusing = id;
-          this.from = document.activeElement;
-          this.page.caret = null;
-          this.adding = [...this.adding, id];
-          if (!this.up && source === "") this.wait();
-          send("add_cell", { cell_kind: kind, source, cell_id: id, ...(after === undefined ? {} : { after }) });
-        },
-        runAll: async (until) => {
-          await saved();
-          send("run_all", until ? { until } : {});
-        },
-        stopAll: () => send("stop"),
-        restart: () => send("restart_kernel"),
-        rename: (title) => send("rename", { title }),
-        show: (id) => {
-          const node = this.cells.get(id)?.view?.$el;
-          const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-          node?.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
-        },
-        archive: () => send("archive", { archived: true }),
-        unarchive: () => send("archive", { archived: false }),
-      };
     },
   },
 };

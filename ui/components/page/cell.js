@@ -2,6 +2,7 @@
 // object the page keeps up to date; its source and output are drawn by hand, so that typing and streaming re-render nothing.
 
 import { CellEditor } from "./editor.js";
+import { drag } from "./drag.js";
 import { markdown } from "./markdown.js";
 import { duration, inLine, size, took } from "./words.js";
 
@@ -15,7 +16,7 @@ export default {
   props: { cell: Object, page: Object, clock: Object, place: Number, last: Boolean, gone: Boolean, line: Number },
   template: `
 <section class="cell" data-testid="cell" :data-cell-id="cell.id" :data-kind="cell.kind" :data-state="cell.state"
-  :aria-label="NAMES[cell.kind] + ' cell ' + place">
+  :aria-label="NAMES[cell.kind] + ' cell ' + place" tabindex="-1" @focusin="entered" @focusout="exited">
   <div class="gut">
     <button v-if="cell.kind !== 'markdown' || active" type="button" class="go" @click="pressed"
       :data-testid="active ? 'cell-stop' : 'cell-run'" :disabled="cell.state === 'cancelling'"
@@ -23,19 +24,24 @@ export default {
       <span aria-hidden="true">{{ active ? '■' : '▶' }}</span></button>
     <span class="count" v-if="cell.count" title="Execution count">{{ cell.count }}</span>
     <span class="kind">{{ NAMES[cell.kind] }}</span>
+    <button type="button" class="grip" tabindex="-1" aria-hidden="true" title="Drag to move" @pointerdown="grip">⠿</button>
   </div>
   <div class="box">
     <p v-if="cell.beside && !seen" class="note" role="note">
       Two people changed the same text. This is the other version, kept as a cell of its own.
       <button type="button" class="ghost" @click="seen = true">Fine</button></p>
     <p v-if="cell.notice" class="note" role="alert">{{ cell.notice }}</p>
-    <div v-if="cell.kind === 'markdown'" v-show="!editing" ref="rendered" class="prose" tabindex="0" role="button"
+    <button v-if="cell.hide_source && !cell.peek" type="button" class="folded" aria-expanded="false" title="Show the source (O)"
+      @click="page.collapse(cell, { source: false })"><span aria-hidden="true">▸</span><code>{{ first }}</code></button>
+    <div v-if="cell.kind === 'markdown'" v-show="!editing && (!cell.hide_source || cell.peek)" ref="rendered" class="prose" tabindex="0" role="button"
       aria-label="Edit text" @click="edit" @keydown.enter.prevent="edit(null)"></div>
-    <div class="editor" ref="editor" v-show="cell.kind !== 'markdown' || editing"></div>
-    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="cell.shown"
+    <div class="editor" ref="editor" v-show="(!cell.hide_source || cell.peek) && (cell.kind !== 'markdown' || editing)"></div>
+    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="cell.shown && !cell.hide_output"
       :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"
       @scroll.passive="scrolled"></div>
-    <button v-if="overflows" type="button" class="ghost fold" @click="tall = !tall">
+    <button v-if="cell.shown && cell.hide_output" type="button" class="folded output" aria-expanded="false" title="Show the output (o)"
+      @click="page.collapse(cell, { output: false })"><span aria-hidden="true">▸</span>Output folded away</button>
+    <button v-if="overflows && !cell.hide_output" type="button" class="ghost fold" @click="tall = !tall">
       {{ tall ? 'Show less' : 'Show all of it' }}</button>
     <form v-if="takesInput" class="line" @submit.prevent="answer">
       <label :for="'in-' + cell.id">{{ cell.input ? (cell.input.prompt || 'The program asks for a line') : 'Type a line for the program' }}</label>
@@ -58,6 +64,7 @@ export default {
         <button type="button" class="ghost" :disabled="place === 1" aria-label="Move up" title="Move up" @click="page.move(cell, -1)">↑</button>
         <button type="button" class="ghost" :disabled="last" aria-label="Move down" title="Move down" @click="page.move(cell, 1)">↓</button>
         <button type="button" class="ghost" aria-label="Add a cell below" title="Add a cell below" @click="page.add(cell.kind, cell.id)">+</button>
+        <button type="button" class="ghost" aria-label="More to do with this cell" title="More (Ctrl+K)" @click="page.palette(cell)">⋯</button>
         <button type="button" class="ghost" aria-label="Delete cell" title="Delete" @click="page.remove(cell)">✕</button>
       </span>
     </div>
@@ -87,6 +94,11 @@ export default {
       const { state, startedAt, ms } = this.cell;
       if (startedAt !== null && state !== "queued") return duration(Math.max(0, this.clock.now - startedAt));
       return ms === null || state === "queued" ? "" : took(ms);
+    },
+    first() {
+      if (!this.cell.hide_source) return "";
+      const lines = this.cell.source.local.trim().split("\n");
+      return lines.length > 1 ? `${lines[0]} … ${lines.length} lines` : lines[0] || "Empty";
     },
     scrolls() {
       return this.overflows && !this.tall;
@@ -121,7 +133,9 @@ export default {
     this.editor = new CellEditor(this.$refs.editor, this.host());
     this.cell.view = this;
     this.draw();
-    if (this.page.takeFocus(this.cell.id)) this.focus(this.page.caret);
+    const how = this.page.takeFocus(this.cell.id);
+    if (how === "choose") this.choose();
+    else if (how) this.focus(this.page.caret);
     if (this.cell.input) this.offerInput();
   },
   beforeUnmount() {
@@ -140,7 +154,7 @@ export default {
         focused: () => {},
         blurred: () => this.left(),
         moved: () => {},
-        key: (event) => this.key(event),
+        key: (event) => this.page.keyed(event, this.cell),
         knows: () => false,
         complete: () => Promise.reject(),
         inspect: () => Promise.reject(),
@@ -181,29 +195,22 @@ export default {
       else if (matchMedia("(hover: none)").matches) this.$el.querySelector("button").focus(); // no keyboard over half the screen
       else this.focus();
     },
-    // A key in the editor; true when it was for the cell.
-    key(event) {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.shiftKey)) {
-        event.preventDefault();
-        if (this.cell.kind === "markdown") this.leave();
-        else this.page.run(this.cell);
-        if (event.shiftKey) this.page.next(this.cell);
-        return true;
-      }
-      if (event.key === "Escape") {
-        this.onward(); // Tab moves on from here: nobody is caught in an editor
-        return true;
-      }
-      return false;
+    // The cell as a whole has the focus: keys without Ctrl are about it, and Tab moves on behind its text.
+    choose() {
+      if (this.cell.kind === "markdown") this.leave();
+      this.$el.focus({ preventScroll: true });
+      this.$el.scrollIntoView({ block: "nearest" });
     },
-    // To the first control behind the editor.
-    onward() {
-      const { editor } = this.$refs;
-      const behind = [...this.$el.querySelectorAll("button, select, input, a[href], [tabindex='0']")].find(
-        (node) => editor.compareDocumentPosition(node) === Node.DOCUMENT_POSITION_FOLLOWING && !node.disabled && node.offsetParent,
-      );
-      if (behind) behind.focus({ preventScroll: true });
-      else this.editor.content.blur();
+    entered(event) {
+      this.page.entered(this.cell);
+      if (event.target === this.$el) this.editor.reachable(false);
+      else if (this.$refs.editor.contains(event.target)) this.editor.reachable(true);
+    },
+    exited(event) {
+      if (!this.$el.contains(event.relatedTarget)) this.editor.reachable(true);
+    },
+    grip(event) {
+      drag(event, this.$el, this.page.elements, (index) => this.page.dropped(this.cell, index));
     },
     pressed(event) {
       const now = performance.now();

@@ -14,6 +14,8 @@ function patience(command, failures) {
   return (failures < POOL ? HASTE : PATIENCE) + JSON.stringify(command).length / SLOW;
 }
 
+const LAST_WORDS = 60 * 1024; // bytes that a browser still sends for a page that goes: 64 KiB for all together
+
 export function freshId() {
   if (crypto.randomUUID) return crypto.randomUUID();
   const random = crypto.getRandomValues(new Uint8Array(16)); // not a secure context
@@ -70,6 +72,17 @@ export class Commands {
 
   has(id) {
     return this.queue.some((command) => command.id === id);
+  }
+
+  // The page may be gone in a moment: what waits goes out now, beside the queue. The queue stays as it is, here and in the
+  // tab's storage: the same id is the same command.
+  hurry() {
+    let room = LAST_WORDS;
+    for (const command of this.queue) {
+      const body = new Blob([JSON.stringify(command)], { type: "application/json" });
+      if ((room -= body.size) < 0) return;
+      fetch(this.path, { method: "POST", body, keepalive: true, credentials: "same-origin" }).catch(() => {});
+    }
   }
 
   // The link is back: do not sit out the pause, nor a request that went down with the link.

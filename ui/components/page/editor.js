@@ -68,6 +68,13 @@ export class CellEditor {
     return this.view?.hasFocus ? this.view.state.selection.main.head : null;
   }
 
+  // What is selected, when it is within a line.
+  get selected() {
+    const { main } = this.view?.state.selection ?? {};
+    const text = main ? this.view.state.sliceDoc(main.from, main.to) : "";
+    return text.includes("\n") ? "" : text;
+  }
+
   // Whether Tab stops here: not while the cell as a whole is chosen.
   reachable(on) {
     this.still.tabIndex = on ? 0 : -1;

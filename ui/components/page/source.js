@@ -3,6 +3,8 @@
 // `server` is the text at `version`; `local` is what stands in the editor. One edit is on its way at most (`flight`); its
 // answer is the frame that carries its command id. Positions sent and received count code points; inside, UTF-16 units.
 
+const LONGEST = 1000; // milliseconds that typing without a pause may keep from the server
+
 export const SOURCE_LIMIT = 512 * 1024; // bytes of UTF-8, as on the server
 
 // The one splice that leads from `before` to `after`: {at, removed, insert}, in UTF-16 units.
@@ -79,6 +81,7 @@ export class Source {
     this.flight = null; // {command, text, retried}
     this.conflict = false; // someone else changed what was typed since the flight
     this.timer = null;
+    this.since = null; // when the oldest of what is not sent was typed
     this.waiting = []; // resolved when all that was typed is on the server
   }
 
@@ -94,8 +97,10 @@ export class Source {
       return;
     }
     this.host.notice(null);
+    const now = performance.now();
+    this.since ??= now;
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.send(), this.delay);
+    this.timer = setTimeout(() => this.send(), Math.max(0, Math.min(this.delay, this.since + LONGEST - now)));
   }
 
   // Sends what is not sent yet, at once; resolves when the server has it all.
@@ -107,6 +112,7 @@ export class Source {
 
   send() {
     clearTimeout(this.timer);
+    this.since = null;
     if (this.flight || this.local === this.server || bytes(this.local) > SOURCE_LIMIT) return;
     this.#launch(difference(this.server, this.local), this.server, this.version, false);
   }
