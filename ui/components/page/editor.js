@@ -39,6 +39,7 @@ export class CellEditor {
     this.root = root;
     this.host = host;
     this.view = null;
+    this.reach = 0;
     this.state = null; // of CodeMirror, from when the cell was last in hand
     this.plain = null; // a text area, as long as CodeMirror is not here: a bad link keeps nobody from typing
     this.still = document.createElement("pre");
@@ -77,8 +78,8 @@ export class CellEditor {
 
   // Whether Tab stops here: not while the cell as a whole is chosen.
   reachable(on) {
-    this.still.tabIndex = on ? 0 : -1;
-    if (this.content !== this.still) this.content.tabIndex = on ? 0 : -1;
+    this.reach = on ? 0 : -1;
+    this.still.tabIndex = this.content.tabIndex = this.reach;
   }
 
   // The text as the model has it; `splice` says what changed, in UTF-16 units, where that is known.
@@ -164,6 +165,7 @@ export class CellEditor {
     const held = document.activeElement === before;
     this.plain = null;
     before.replaceWith(this.view.dom);
+    this.view.contentDOM.tabIndex = this.reach;
     if (plain) this.select(plain.selectionStart, plain.selectionEnd);
     if (held) this.view.focus();
   }
@@ -248,7 +250,11 @@ export class CellEditor {
     });
     this.still.replaceWith(area);
     load().then(
-      () => this.plain === area && !composing && this.mount(),
+      () => {
+        if (this.plain !== area || composing) return;
+        if (this.focused) this.mount();
+        else this.unmount();
+      },
       () => {},
     );
   }
