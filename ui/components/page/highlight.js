@@ -140,7 +140,7 @@ function markdown(line, state, emit) {
 }
 
 const LONGEST = 5000; // characters of a line: past them it is data, not a line that someone reads
-const MOST = 128 * 1024; // characters of a source that are coloured while it stands still
+const MOST = 64 * 1024; // characters of a source that are coloured while it stands still
 
 // The state after `line`; `emit(from, to, class)` gets its coloured parts, in order.
 export function tokens(kind, line, state, emit) {
