@@ -8,6 +8,7 @@ into the folder and before the call is settled. What programs write is found by 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import mimetypes
 import os
@@ -71,6 +72,7 @@ class Cause:
     cell_id: str | None = None
     run_id: str | None = None
     call_id: str | None = None
+    command_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ class Files:
         async with self._placing:
             if not self._looked or not self._folder.is_dir():
                 await self._fill()
+                await self._recover()
                 self._looked = True
             return await trio.to_thread.run_sync(workspace.open_root, self._folder)
 
@@ -146,6 +149,26 @@ class Files:
         finally:
             os.close(root)
         await trio.to_thread.run_sync(_end_filling, self._folder)
+
+    async def _recover(self) -> None:
+        """A crash between the commit of a file and its place in the folder left it beside: it is put there now.
+
+        Else the next walk would find the old one, and take it for what programs want.
+        """
+        meant = await trio.to_thread.run_sync(_meant, self._folder)
+        if meant is None:
+            return
+        path, name = meant
+        known = self._host.notebook.files.get(path)
+        data = None
+        if known is not None and is_live(known) and known["sha256"] == name:
+            data = (await self._store.file_contents(self._id, [name])).get(name)
+        root = await trio.to_thread.run_sync(workspace.open_root, self._folder)
+        try:
+            await trio.to_thread.run_sync(_put_again, root, path, data)
+        finally:
+            os.close(root)
+        await trio.to_thread.run_sync(_meaning(self._folder).unlink, True)
 
     # One file
 
@@ -172,9 +195,17 @@ class Files:
                 staged = await trio.to_thread.run_sync(workspace.stage, root, path, data, mode)
                 try:
                     placed = await self._version(path, data, before, cause)
+                    await trio.to_thread.run_sync(_mean, self._folder, path, digest(data))
                     yield placed
                     with trio.CancelScope(shield=True):
                         await trio.to_thread.run_sync(staged.put)
+                except trio.Cancelled:
+                    raise  # perhaps committed: what was meant stays on record
+                except BaseException:
+                    _meaning(self._folder).unlink(missing_ok=True)
+                    raise
+                else:
+                    _meaning(self._folder).unlink(missing_ok=True)
                 finally:
                     staged.drop()
         finally:
@@ -189,32 +220,23 @@ class Files:
                 await self._host.write(placed.drafts, placed.rows)
         return placed
 
-    async def finish(self, path: str, call_id: str) -> Placed | None:
-        """The version that this call made, its content in the folder once more; null when it made none.
-
-        A crash between the commit and the folder leaves the folder behind: what was committed is put there.
-        """
-        path = workspace.plain(path)
-        known = self._host.notebook.files.get(path)
+    async def made_by(self, path: str, call_id: str) -> int | None:
+        """The version of the file that this call made, if that is its newest; null otherwise."""
+        os.close(await self.root())  # what a crash left beside the folder is put there first
+        known = self._host.notebook.files.get(workspace.plain(path))
         if known is None or known.get("call") != call_id or not is_live(known):
             return None
-        root = await self.root()
-        try:
-            async with self._placing:
-                before = await trio.to_thread.run_sync(_current, root, path)
-                if before is None or digest(before) != known["sha256"]:
-                    found = await self._store.file_contents(self._id, [known["sha256"]])
-                    with trio.CancelScope(shield=True):
-                        await trio.to_thread.run_sync(lambda: workspace.stage(root, path, found[known["sha256"]]).put())
-        finally:
-            os.close(root)
-        return Placed(path, known["version"], (), ())
+        version: int = known["version"]
+        return version
 
     async def _version(self, path: str, data: bytes, before: bytes | None, cause: Cause) -> Placed:
         [name] = await self._store.keep_files(self._id, [data])
         known = self._host.notebook.files.get(path)
         if known is not None and is_live(known) and known["sha256"] == name and not known.get("skipped"):
-            return Placed(path, known["version"], (), ())
+            again: list[Draft] = []
+            if cause.command_id is not None:  # whoever asked is to see an answer
+                again = [_drafted(path, known["version"], name, data, cause, None, None)[0]]
+            return Placed(path, known["version"], again, ())
         number = (await self._last_versions([path]))[path] + 1
         added, removed = _counted(path, before, data)
         made = _drafted(path, number, name, data, cause, added, removed)
@@ -238,7 +260,7 @@ class Files:
         async with self._keeping:
             if not await trio.to_thread.run_sync(self._folder.is_dir):
                 return
-            root = await trio.to_thread.run_sync(workspace.open_root, self._folder)
+            root = await self.root()
             try:
                 found = await trio.to_thread.run_sync(workspace.walk, root)
                 await self._keep(root, found, cause, ends)
@@ -353,7 +375,7 @@ def _drafted(
     mime = mime_of(path, data)
     made = draft(
         "file", path=path, version=version, bytes=len(data), sha256=name, mime=mime, added=added, removed=removed,
-        call=cause.call_id, by=cause.by, cell_id=cause.cell_id, run_id=cause.run_id,
+        call=cause.call_id, by=cause.by, cell_id=cause.cell_id, run_id=cause.run_id, command_id=cause.command_id,
     )  # fmt: skip
     return made, _row(path, version, name, len(data), mime, cause)
 
@@ -442,6 +464,37 @@ def _write_missing(root: int, files: Sequence[tuple[str, bytes]]) -> None:
                 workspace.stage(root, path, data, durable=False).put()
         except workspace.WorkspaceError as error:
             log.warning("not filled: %s", error)
+
+
+def _meaning(folder: Path) -> Path:
+    """Which file is about to be put into the folder, beside it."""
+    return folder.with_name(f"{folder.name}.placing")
+
+
+def _mean(folder: Path, path: str, name: str) -> None:
+    part = folder.with_name(f"{folder.name}.placing.part")
+    with part.open("w") as file:
+        json.dump([path, name], file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(_meaning(folder))
+
+
+def _meant(folder: Path) -> tuple[str, str] | None:
+    try:
+        path, name = json.loads(_meaning(folder).read_text())
+    except FileNotFoundError:
+        return None
+    return path, name
+
+
+def _put_again(root: int, path: str, data: bytes | None) -> None:
+    workspace.sweep(root, path)
+    try:
+        if data is not None and _current(root, path) != data:
+            workspace.stage(root, path, data).put()
+    except workspace.WorkspaceError as error:
+        log.warning("not put into the folder: %s", error)
 
 
 def _end_filling(folder: Path) -> None:

@@ -158,26 +158,27 @@ class Notebook:
 
 
 DELETED_KEPT = 20
+FILES_KEPT = 25_000  # paths; a walk of the folder finds at most 20,000 files
 
 
 def fold(notebook: Notebook, frames: Iterable[Frame]) -> Notebook:
-    """`apply` over `frames`, in order; a row of outputs of one run costs one new notebook, not one each."""
+    """`apply` over `frames`, in order; a row of outputs of one run, or of files, costs one new notebook."""
     row: list[Frame] = []
     for frame in frames:
-        if row and (frame.kind != "output" or frame.run_id != row[0].run_id):
-            notebook = _outputs(notebook, row)
+        if row and (frame.kind != row[0].kind or (frame.kind == "output" and frame.run_id != row[0].run_id)):
+            notebook = _ROWS[row[0].kind](notebook, row)
             row = []
-        if frame.kind == "output":
+        if frame.kind in _ROWS:
             row.append(frame)
         else:
             notebook = apply(notebook, frame)
-    return _outputs(notebook, row) if row else notebook
+    return _ROWS[row[0].kind](notebook, row) if row else notebook
 
 
 def apply(notebook: Notebook, frame: Frame) -> Notebook:
     """The notebook after `frame`. A frame of an unknown kind or about an unknown cell only moves `seq`."""
-    if frame.kind == "output":
-        return _outputs(notebook, [frame])
+    if frame.kind in _ROWS:
+        return _ROWS[frame.kind](notebook, [frame])
     changes: dict[str, Any] = {"seq": frame.seq, "history": history.after(notebook.history, frame)}
     src = frame.body.get("src")
     if src is not None:
@@ -468,9 +469,24 @@ def _check(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     return {"checks": {**notebook.checks, frame.body["item"]: bool(frame.body.get("done"))}}
 
 
-def _file(notebook: Notebook, frame: Frame) -> dict[str, Any]:
-    body = {**frame.body, "by": frame.by, "at": frame.at.isoformat()}
-    return {"files": {**notebook.files, body["path"]: body}}
+def _files(notebook: Notebook, frames: list[Frame]) -> Notebook:
+    """The notebook after changes of files. One that is not kept any more keeps its last version; of those that are
+    deleted only the newest are remembered."""
+    files = dict(notebook.files)
+    for frame in frames:
+        body = {**frame.body, "by": frame.by, "at": frame.at.isoformat()}
+        path = body["path"]
+        if body.get("skipped"):
+            body = {**files.get(path, {}), **body}
+        if body.get("deleted") and body.get("version") is None:  # it never had one
+            files.pop(path, None)
+        else:
+            files[path] = body
+    if len(files) > FILES_KEPT:
+        deleted = [path for path, file in files.items() if file.get("deleted")]
+        for path in deleted[: len(files) - FILES_KEPT]:
+            del files[path]
+    return replace(notebook, seq=frames[-1].seq, files=files)
 
 
 def _outputs(notebook: Notebook, frames: list[Frame]) -> Notebook:
@@ -518,8 +534,9 @@ _REDUCERS = {
     "run": _run,
     "input": _input,
     "check": _check,
-    "file": _file,
     **dict.fromkeys(
         ("thought", "search", "tool", "progress", "ask", "verdict", "message", "delivered", "error", "done"), _told
     ),
 }
+
+_ROWS: dict[str, Callable[[Notebook, list[Frame]], Notebook]] = {"output": _outputs, "file": _files}

@@ -300,6 +300,15 @@ def names_in(root: int, path: str, limit: int) -> tuple[list[tuple[str, str, int
     return found[:limit], len(found) <= limit
 
 
+def sweep(root: int, path: str) -> None:
+    """Takes away what was written aside, beside `path`, by a process that died."""
+    *folders, _ = split(path) or ["."]
+    with contextlib.suppress(OSError, WorkspaceError), inside(root, folders) as at:
+        for name in os.listdir(at):
+            if name.startswith(PART[0]) and name.endswith(PART[1]):
+                os.unlink(name, dir_fd=at)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A plain file that a walk found."""
@@ -333,23 +342,21 @@ WALK_SECONDS = 20.0
 SKIPPED = 200  # reasons told by one walk
 
 
-def walk(root: int, start: str = "", *, files: int = WALK_FILES, ignored: frozenset[str] = IGNORED) -> Walk:
-    """The plain files below `start`, at most `files`; ignored folders, links and odd names are passed over and told.
+def walk(root: int, start: str = "") -> Walk:
+    """The plain files below `start`, at most `WALK_FILES`; what is passed over (ignored folders, links …) is told.
 
     Raises `Missing` or `WorkspaceError` when `start` is no folder. What vanishes meanwhile is not told.
     """
     found = Walk()
     names = split(start)
     with inside(root, names) as at:
-        _Walker(found, files, ignored).folder(at, "/".join(names), len(names))
+        _Walker(found).folder(at, "/".join(names), len(names))
     return found
 
 
 class _Walker:
-    def __init__(self, found: Walk, files: int, ignored: frozenset[str]) -> None:
+    def __init__(self, found: Walk) -> None:
         self._found = found
-        self._files = files
-        self._ignored = ignored
         self._named: set[str] = set()  # each name of an ignored folder is told once, where it was found first
         self._looked = 0
         self._until = time.monotonic() + WALK_SECONDS
@@ -360,7 +367,7 @@ class _Walker:
 
     def _over(self) -> bool:
         if (
-            len(self._found.files) >= self._files
+            len(self._found.files) >= WALK_FILES
             or self._looked >= WALK_ENTRIES
             or time.monotonic() > self._until
         ):  # fmt: skip
@@ -388,7 +395,7 @@ class _Walker:
                 self._found.files.append(Entry(here, about.st_size, mark_of(about)))
         for name in folders:
             here = f"{path}/{name}" if path else name
-            if name in self._ignored:
+            if name in IGNORED:
                 if name not in self._named and name != OWN_FOLDER:
                     self._named.add(name)
                     self._skip(here, f"{name} folders are not kept")

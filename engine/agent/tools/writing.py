@@ -77,13 +77,9 @@ def _told(placed: Placed, data: bytes) -> str:
 
 
 async def _look_up(room: Room, path: str) -> Result | None:
-    try:
-        placed = await room.files.finish(expect_inside(path), room.call_id)
-    except workspace.WorkspaceError as error:
-        raise ToolFailed(str(error)) from None
-    if placed is None:
-        return None
-    return Result("done", f"{workspace.shown(placed.path)} is version {placed.version}")
+    path = expect_inside(path)
+    version = await room.files.made_by(path, room.call_id)
+    return None if version is None else Result("done", f"{workspace.shown(path)} is version {version}")
 
 
 def _described(tool: str, verb: str, file: _File, text: str) -> Description:
