@@ -94,18 +94,18 @@ def digest(tool: str, arguments: Mapping[str, Any], folder: str, facts: Iterable
 
 def said(reason: str, *, seconds: float = 0, by: str | None = None, message: str | None = None) -> str:
     """A deny in words that a model understands: it was a decision, and nothing is broken."""
-    decision = "This is a decision, not a failure of the tool: do not simply try the same again."
+    decision = "so it was not run; this is a decision, not a failure of the tool"
     match reason:
         case "timeout":
-            return f"Not run: nobody answered within {_span(seconds)}, and silence counts as no. {decision}"
+            return f"nobody answered within {_span(seconds)}, and silence is no, {decision}"
         case "no_operator":
-            return f"Not run: for {_span(seconds)} nobody was there who could have answered. {decision}"
+            return f"for {_span(seconds)} nobody was there who could have answered, {decision}"
         case "cancelled":
-            return "Not run: the turn was stopped before anybody answered."
+            return "the turn was stopped before anybody answered, so it was not run"
         case "changed":
-            return "Not run: what this call points at changed before anybody answered."
-    why = f", saying: {message}" if message else ""
-    return f"Not run: {by or 'a person'} said no{why}. {decision}"
+            return "what this call points at changed before anybody answered, so it was not run"
+    words = f" ({message})" if message else ""
+    return f"{by or 'a person'} said no{words}, {decision}"
 
 
 def _span(seconds: float) -> str:
@@ -117,7 +117,7 @@ def verdict_of(ask: Ask, config: BrokerConfig) -> Verdict:
     assert ask.verdict is not None
     assert ask.reason is not None
     if ask.verdict == "approve":
-        text = f"Approved by {ask.by or 'a person'}" + (f", saying: {ask.message}" if ask.message else "") + "."
+        text = f"approved by {ask.by or 'a person'}" + (f", saying: {ask.message}" if ask.message else "")
     else:
         seconds = PARK_SECONDS if ask.parked else ask.body.get("seconds", config.approval)
         if ask.reason == "no_operator":
