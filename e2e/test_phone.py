@@ -99,7 +99,9 @@ def test_the_list_on_a_phone(api: Api, phone: Visitor) -> None:
     expect(entry).to_be_visible()
     assert_fits(home)
     assert_reachable(home.get_by_test_id("notebook-new").first)
+    entry.get_by_role("button", name="More").tap()
     for name in ("Rename", "Archive"):
-        assert_reachable(entry.get_by_role("button", name=name))
+        assert_reachable(entry.get_by_role("menuitem", name=name))
+    home.keyboard.press("Escape")
     entry.get_by_role("link").tap()
     home.wait_for_url(f"**{notebook.path}")

@@ -322,6 +322,10 @@ class Feed:
         """All notebooks, last changed first."""
         return await reading.notebooks(self.pool, archived)
 
+    async def present_anywhere(self) -> dict[str, list[str]]:
+        """Who is where, in all notebooks that anybody looks at."""
+        return await asking.present_anywhere(self.pool)
+
     async def home_changed(self, seen: int, timeout: float) -> int:
         """Waits up to `timeout` seconds until some notebook changed after version `seen`; returns the version now."""
         if seen >= self._home_version:

@@ -191,6 +191,17 @@ async def present(pool: Db, places: Sequence[str]) -> dict[str, list[tuple[str, 
     return found
 
 
+async def present_anywhere(pool: Db) -> dict[str, list[str]]:
+    """Who is at which place now, for all places with anybody."""
+    rows = await pool.fetch(
+        """
+        SELECT place, array_agg(DISTINCT member ORDER BY member) AS members
+        FROM presence WHERE until > now() GROUP BY place
+        """
+    )
+    return {row["place"]: row["members"] for row in rows}
+
+
 async def forget_presence(pool: Db) -> None:
     """Removes what web processes that died left."""
     await pool.execute("DELETE FROM presence WHERE until < now() - interval '1 minute'")

@@ -43,6 +43,13 @@ def build() -> FastAPI:
     async def head(notebook_id: str) -> int:
         return len(feed.journals[notebook_id])
 
+    @app.post("/forget")
+    async def forget() -> None:
+        """No notebooks, no commands, nobody here."""
+        feed.journals.clear()
+        commands.clear()
+        feed.people.clear()
+
     @app.post("/world")
     async def world(request: Request) -> None:
         """People who are here, which server this is, and how long who comes back was away."""

@@ -289,7 +289,7 @@ async def test_a_parked_viewer_has_no_task_but_remembers_what_was_drawn(feed: Sc
     page.viewer.close()
 
 
-async def test_home_sends_the_list_once_and_again_when_it_changed(feed: ScriptedFeed) -> None:
+async def test_home_sends_the_list_once_and_then_what_changed(feed: ScriptedFeed) -> None:
     heard: list[tuple[Any, ...]] = []
     arrived = asyncio.Event()
 
@@ -299,7 +299,7 @@ async def test_home_sends_the_list_once_and_again_when_it_changed(feed: Scripted
 
     async def until(count: int) -> list[tuple[Any, ...]]:
         async with asyncio.timeout(10):
-            while len(lists := [said for said in heard if said[0] == "list"]) < count:
+            while len(lists := [said for said in heard if said[0] != "beat"]) < count:
                 arrived.clear()
                 await arrived.wait()
         return lists
@@ -310,7 +310,9 @@ async def test_home_sends_the_list_once_and_again_when_it_changed(feed: Scripted
     assert stream == 7
     assert (rows[0]["title"], rows[0]["state"], rows[0]["ago"]) == ("T", "running", 7)
     feed.write("n", "session", event="renamed", title="U")
-    assert (await until(2))[-1][2][0]["title"] == "U"
+    assert [(said[0], said[2][0]["title"], said[3]) for said in (await until(2))[1:]] == [("changes", "U", [])]
+    feed.write("n", "session", event="archived")
+    assert (await until(3))[-1] == ("changes", 7, [], ["n"])
     watcher.park()
     assert not watcher.watching
 

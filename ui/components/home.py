@@ -6,7 +6,8 @@ from nicegui.element import Element
 
 
 class HomeView(Element, component="home.js"):
-    """Draws the list of notebooks. Emits `hello {stream, archived}`; takes `list` and `beat`."""
+    """Draws the list of notebooks. Emits `hello {stream, archived}`; takes `list`, `changes` and `beat`."""
 
-    def __init__(self) -> None:
+    def __init__(self, member: str) -> None:
         super().__init__()
+        self._props["member"] = member
