@@ -33,8 +33,8 @@ export default {
     <p v-if="cell.notice" class="note" role="alert">{{ cell.notice }}</p>
     <button v-if="cell.hide_source && !cell.peek" type="button" class="folded" aria-expanded="false" title="Show the source (O)"
       @click="page.collapse(cell, { source: false })"><span aria-hidden="true">▸</span><code>{{ first }}</code></button>
-    <div v-if="cell.kind === 'markdown'" v-show="!editing && (!cell.hide_source || cell.peek)" ref="rendered" class="prose" tabindex="0" role="button"
-      aria-label="Edit text" @click="edit" @keydown.enter.prevent="edit(null)"></div>
+    <div v-if="cell.kind === 'markdown'" v-show="!editing && (!cell.hide_source || cell.peek)" ref="rendered" class="prose" tabindex="0" role="group"
+      :aria-label="'Text of cell ' + place + ', Enter edits it'" @click="edit" @keydown.enter.prevent="edit(null)"></div>
     <div class="editor" ref="editor" v-show="(!cell.hide_source || cell.peek) && (cell.kind !== 'markdown' || editing)"></div>
     <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="cell.shown && !cell.hide_output"
       :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"

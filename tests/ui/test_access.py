@@ -1,0 +1,190 @@
+"""Everybody can use the pages: WCAG A and AA as axe-core checks them, names for all controls, a focus that is seen, and
+nothing that jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from app.login import login_page
+from tests.ui.conftest import Site
+from tests.ui.test_output_in_browser import opened
+
+AA = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]},
+    "resultTypes": ["violations"],
+}
+AXE = Axe()
+
+
+def violations(page: Page) -> list[str]:
+    """What is wrong, one line each: the rule, the place, and why."""
+    found = AXE.run(page, options=AA).response["violations"]
+    return [
+        f"{rule['id']}: {' '.join(map(str, node['target']))}: {' '.join(node['failureSummary'].split())[:300]}"
+        for rule in found
+        for node in rule["nodes"]
+    ]
+
+
+def idle(site: Site) -> str:
+    text = "# Title\n\nText with `code`, a [link](https://example.org) and\n\n> a quote\n\n- one\n- two"
+    notebook = site.notebook(
+        ("markdown", text), ("python", "import os  # a comment\nx = 'text' + str(3)"), ("shell", "ls")
+    )
+    site.write((notebook, "session", {"event": "sandbox", "state": "awake", "kernel": "ready", "isolation": "process"}))
+    return notebook
+
+
+def running(site: Site) -> str:
+    notebook = site.notebook(*[("python", "while True: pass")] * 3)
+    site.start(notebook)
+    site.prints(notebook, "line\n" * 60)
+    site.prints(
+        notebook, "a warning\n", "\x1b[31mred\x1b[0m \x1b[1;33myellow\x1b[0m \x1b[32mgreen\x1b[0m\n", stream="stderr"
+    )
+    for cell in ("c1", "c2"):
+        site.write((notebook, "run", {"event": "queued", "cell_id": cell, "run_id": cell}))
+    site.call("POST", "/world", {"people": ["maya", "owner"], "away": [3, 2460]})
+    return notebook
+
+
+def failed(site: Site) -> str:
+    notebook = site.notebook(("python", "1/0"))
+    site.start(notebook)
+    site.prints(
+        notebook, "Traceback (most recent call last):\nZeroDivisionError: division by zero\n", stream="traceback"
+    )
+    place = {"cell_id": "c0", "run_id": "r0"}
+    site.write(
+        (notebook, "run", {"event": "ended", "status": "error", "reason": "ZeroDivisionError", "ms": 3, **place})
+    )
+    return notebook
+
+
+def waiting(site: Site) -> str:
+    notebook = site.notebook(("python", "input('Name? ')"))
+    site.start(notebook)
+    asked = {"event": "asked", "cell_id": "c0", "run_id": "r0", "input": "i", "prompt": "Name? ", "password": False}
+    site.write((notebook, "input", asked))
+    return notebook
+
+
+SCENES = [idle, running, failed, waiting]
+LOOKS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
+
+
+@pytest.fixture(params=LOOKS, ids=lambda look: f"{look[0]}-{look[1]}")
+def look(request: pytest.FixtureRequest, browser: Browser, site: Site) -> Iterator[Page]:
+    """A page of one width in one theme, still, so that what is checked is not half way through an animation."""
+    width, theme = request.param
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 844}, "color_scheme": theme}
+    context = browser.new_context(reduced_motion="reduce", **options)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    yield page
+    context.close()
+    site.call("POST", "/world", {})
+
+
+def test_a_notebook_passes_in_every_state(look: Page, site: Site) -> None:
+    wrong: list[str] = []
+    for scene in SCENES:
+        opened(look, site, scene(site))
+        if scene is running:
+            expect(look.get_by_test_id("return-strip")).to_be_visible()
+            look.get_by_role("button", name="More", exact=True).click()
+        wrong += [f"{scene.__name__}: {line}" for line in violations(look)]
+    assert wrong == []
+
+
+def test_the_other_pages_pass(look: Page, site: Site) -> None:
+    waiting(site)
+    wrong: list[str] = []
+    look.goto(site.address)
+    expect(look.get_by_test_id("notebook-row").first).to_be_visible()
+    wrong += [f"home: {line}" for line in violations(look)]
+    look.get_by_test_id("notebook-row").first.get_by_role("button", name="More").click()
+    wrong += [f"home with a menu: {line}" for line in violations(look)]
+    look.keyboard.press("Escape")
+    look.get_by_test_id("notebook-search").fill("no such title")
+    wrong += [f"nothing found: {line}" for line in violations(look)]
+    look.get_by_role("button", name="Archive", exact=True).click()
+    expect(look.get_by_role("heading", name="Nothing archived")).to_be_visible()
+    wrong += [f"empty: {line}" for line in violations(look)]
+    look.goto(f"{site.address}/nowhere")
+    wrong += [f"404: {line}" for line in violations(look)]
+    look.set_content(login_page("/", "That token is not right.").decode())
+    wrong += [f"login: {line}" for line in violations(look)]
+    assert wrong == []
+
+
+NAMELESS = """[...document.querySelectorAll("button, a[href], input, select, textarea, [role=button], [role=textbox]")]
+  .filter((node) => {
+    const words = [...node.childNodes].filter((child) => !child.ariaHidden).map((child) => child.textContent).join("");
+    const labelled = node.ariaLabel || node.getAttribute("aria-labelledby") || node.labels?.length;
+    return !labelled && !/[\\p{L}\\p{N}]/u.test(words);
+  })
+  .map((node) => node.outerHTML.slice(0, 200))"""
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_every_control_without_a_visible_word_has_a_name(page: Page, site: Site, scene: Callable[[Site], str]) -> None:
+    opened(page, site, scene(site))
+    assert page.evaluate(NAMELESS) == []
+    page.goto(site.address)
+    expect(page.get_by_test_id("notebook-row").first).to_be_visible()
+    assert page.evaluate(NAMELESS) == []
+    site.call("POST", "/world", {})
+
+
+def test_focus_is_seen_wherever_it_is(page: Page, site: Site) -> None:
+    opened(page, site, idle(site))
+    unseen = """() => {
+        const node = document.activeElement;
+        if (node === document.body) return "body";
+        const shown = (one) => { const style = getComputedStyle(one);
+            const outlined = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
+            return outlined || one.matches(".box:focus-within"); };
+        for (let one = node; one; one = one.parentElement) if (shown(one)) return null;
+        return node.outerHTML.slice(0, 120);
+    }"""
+    hidden: set[str] = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if (found := page.evaluate(unseen)) and found != "body":
+            hidden.add(found)
+    assert hidden == set()
+
+
+SHIFTS = """window.shift = 0;
+    new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shift += one.value; })
+        .observe({ type: "layout-shift", buffered: true });"""
+LINES = [f"line {number}\n" * 3 for number in range(60)]
+BAR = [f"\rfold {number}/60" for number in range(60)]
+
+
+@pytest.mark.parametrize("situation", ["beside other cells", "a line written anew", "followed at the tail"])
+def test_nothing_jumps_while_a_cell_streams(page: Page, site: Site, situation: str) -> None:
+    """The output is at the height of its window, or rewrites its line, or the reader is at the tail of the page."""
+    notebook = site.notebook(("python", "stream()"), *[("python", f"x = {n}") for n in range(6)])
+    page.add_init_script(SHIFTS)
+    if situation == "followed at the tail":
+        notebook = site.notebook(("python", "stream()\n" * 30))
+    site.start(notebook)
+    site.prints(notebook, *(BAR[:1] if situation == "a line written anew" else LINES[:12]))
+    opened(page, site, notebook)
+    if situation == "followed at the tail":
+        page.mouse.wheel(0, 10_000)
+    page.evaluate("() => new Promise((done) => setTimeout(done, 600))")  # input excuses shifts for half a second
+    page.evaluate("shift = 0")
+    for text in BAR if situation == "a line written anew" else LINES:
+        site.prints(notebook, text)
+    shown = "fold 59/60" if situation == "a line written anew" else "line 59"
+    expect(page.get_by_test_id("cell-output").first).to_contain_text(shown)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))")
+    assert page.evaluate("shift") < 0.02
