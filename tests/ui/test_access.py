@@ -124,6 +124,7 @@ def test_the_other_pages_pass(look: Page, site: Site) -> None:
 
 
 NAMELESS = """[...document.querySelectorAll("button, a[href], input, select, textarea, [role=button], [role=textbox]")]
+  .filter((node) => !node.closest("[aria-hidden=true]"))
   .filter((node) => {
     const words = [...node.childNodes].filter((child) => !child.ariaHidden).map((child) => child.textContent).join("");
     const labelled = node.ariaLabel || node.getAttribute("aria-labelledby") || node.labels?.length;

@@ -134,7 +134,7 @@ def test_the_theme_is_chosen_remembered_and_there_before_the_first_paint(browser
     opened(page, site, notebook)
     root = page.locator("html")
     expect(root).to_have_attribute("data-theme", "light")
-    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="More", exact=True).click()
     page.get_by_role("menuitemradio", name="Dark").click()
     expect(root).to_have_attribute("data-theme", "dark")
     seen = (
@@ -152,10 +152,10 @@ def test_the_theme_is_chosen_remembered_and_there_before_the_first_paint(browser
 def test_the_menu_is_worked_by_keyboard(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "1"))
     opened(page, site, notebook)
-    button = page.get_by_role("button", name="More")
+    button = page.get_by_role("button", name="More", exact=True)
     button.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("menuitem", name="Restart kernel")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Everything by name")).to_be_focused()
     page.keyboard.press("ArrowUp")
     expect(page.get_by_role("menuitemradio", name="As the system")).to_be_focused()
     page.keyboard.press("Escape")

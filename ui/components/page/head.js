@@ -66,7 +66,11 @@ export default {
     // What is needed seldom. A part of the notebook with a deed of its own adds it here.
     entries() {
       return [
-        { label: "Restart kernel", hint: "A new kernel: variables are gone", run: () => this.page.restart() },
+        { label: "Everything by name", hint: "Ctrl+K", run: () => this.page.palette() },
+        { label: "Find and replace", hint: "Ctrl+Shift+F", run: () => this.page.find() },
+        { label: "Keys", hint: "?", run: () => this.page.keys() },
+        { heading: "Notebook" },
+        { label: "Restart kernel", hint: "A new kernel: variables are gone", run: () => this.page.ask("restart") },
         this.archived
           ? { label: "Take out of the archive", run: () => this.page.unarchive() }
           : { label: "Archive notebook", run: () => this.page.archive() },
