@@ -210,7 +210,7 @@ class Round:
             if last.digest == wanted.digest:  # whatever policy and rules became: a pending ask is a person's
                 if last.body.get("reconsiders"):  # the crash came before the approval that it was made for
                     self.approved.append(last.id)
-                return Place(last.id, parked=last.parked)
+                return Place(last.id, parked=last.parked and bool(shown(self._notebook, last).get("parked")))
             self.outdated.append(last.id)
             return self._anew(wanted, CHANGED)
         if last.reason == "changed":

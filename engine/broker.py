@@ -34,18 +34,15 @@ class Host(Protocol):
     def notebook(self) -> Notebook:
         """As it stands now."""
 
-    async def write(self, drafts: Sequence[Draft], rows: Sequence[Row] = ()) -> None:
-        """Commits one step and folds it."""
+    async def step(self, decide: Callable[[Notebook], tuple[Sequence[Draft], Sequence[Row]]]) -> None:
+        """Commits what `decide` makes of the notebook as it is at that moment, in one step, and folds it."""
 
     async def query(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """`await function(pool, *args)` on the store's loop; waits, and asks again, while the database is away."""
 
-    def unparked(self, run_id: str) -> None:
-        """A turn that yielded because its ask was parked can go on: the ask is decided."""
-
 
 class Parked(Exception):
-    """A person put the ask off: the turn yields its worker, and goes on when `Host.unparked` says so."""
+    """A person put the ask off: the turn yields its worker, and goes on when its run is not parked any more."""
 
 
 @dataclass(slots=True)
@@ -75,7 +72,6 @@ class Broker:
         self._wake = trio.Event()
         self._alone_since = trio.current_time()  # the latest of: engine resumed, operator seen
         self._deserted: set[str] = set()
-        self._yielded: set[str] = set()
 
     # For the turn
 
@@ -97,7 +93,7 @@ class Broker:
             if round_.outdated:
                 await self._host.query(store.withdraw, notebook.id, round_.outdated, "changed")
             if round_.drafts:
-                await self._host.write(round_.drafts, round_.rows)
+                await self._host.step(lambda _: (round_.drafts, round_.rows))
             for ask_id in round_.approved:
                 by = "owner" if run is None or run.by is None else run.by
                 await self._host.query(store.decide, ask_id, "approve", "once", None, by)
@@ -108,7 +104,6 @@ class Broker:
         call = self._calls[call_id]
         while call.verdict is None:
             if call.parked:
-                self._yielded.add(call.run_id)
                 raise Parked
             await call.changed.wait()
         return call.verdict
@@ -180,9 +175,8 @@ class Broker:
 
     async def _tell(self, asks: Sequence[Ask]) -> None:
         """Each verdict in one frame, in the step that marks it as told, and then to the turn that waits for it."""
-        drafts, rows = telling(self._host.notebook, asks)
-        if drafts:
-            await self._host.write(drafts, rows)
+        if asks:
+            await self._host.step(lambda notebook: telling(notebook, asks))
         for ask in asks:
             call = self._calls.get(ask.call_id)
             waits = call is not None and call.ask == ask.id
@@ -194,6 +188,3 @@ class Broker:
                 self._deserted.add(ask.run_id)
             if call is not None and waits:
                 call.take(Place(ask.id, verdict_of(ask, self._config)))
-            if ask.run_id in self._yielded:
-                self._yielded.discard(ask.run_id)
-                self._host.unparked(ask.run_id)

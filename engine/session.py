@@ -83,7 +83,6 @@ class Session:
         self._writing = trio.Lock()
         self._changed = trio.Event()
         self._turns: dict[str, Turn] = {}
-        self._unparked: dict[str, trio.Event] = {}
         self._turn_config = TurnConfig(config.turn_seconds, config.model, config.tools, config.fetch_allow)
         self.broker = Broker(self, config.broker)
         self.code = CodeRuns(self)
@@ -351,15 +350,6 @@ class Session:
         """Stores bytes; returns their sha256."""
         return await self._journal.keep_blob(self.id, mime, encoding, data)
 
-    def unparked(self, run_id: str) -> None:
-        """The ask that put a turn off is decided: it goes on."""
-        if (event := self._unparked.pop(run_id, None)) is not None:
-            event.set()
-
-    async def unparked_event(self, run_id: str) -> None:
-        """Waits for that."""
-        await self._unparked.setdefault(run_id, trio.Event()).wait()
-
     def _take_up(self, run: Run) -> None:
         """Starts the task of a turn, wherever the turn stands."""
         turn = self._turns[run.id] = Turn(self, run, self._turn_config)
@@ -371,7 +361,6 @@ class Session:
             await turn.run()
         finally:
             self._turns.pop(run_id, None)
-            self._unparked.pop(run_id, None)
             self._wake.set()
 
     async def _advance_turns(self) -> None:

@@ -86,9 +86,6 @@ class Host(Protocol):
     async def until(self, condition: Callable[[Notebook], bool]) -> None:
         """Waits until the fold meets `condition`."""
 
-    async def unparked_event(self, run_id: str) -> None:
-        """Waits until the ask that parked this turn may be decided."""
-
     async def keep_blob(self, mime: str, encoding: str | None, data: bytes) -> str:
         """Stores bytes; returns their sha256."""
 
@@ -537,13 +534,19 @@ class Turn:
 
     async def _park(self) -> None:
         def park(notebook: Notebook) -> Decided:
-            run = notebook.runs.get(self._run.id)
-            if run is None or run.parked or run.state == "cancelling":
+            run, cell = notebook.runs.get(self._run.id), notebook.cells.get(self._run.cell_id)
+            if run is None or run.parked or run.state == "cancelling" or cell is None:
                 return (), ()
+            if not any(item["run"] == run.id and item.get("parked") for item in cell.story.asks):
+                return (), ()  # decided at this moment
             return [draft("run", event="yielded", waits_for="ask", **self._at)], ()
 
+        def taken_up(notebook: Notebook) -> bool:
+            run = notebook.runs.get(self._run.id)
+            return run is None or not run.parked
+
         await self._host.step(park)
-        await self._host.unparked_event(self._run.id)
+        await self._host.until(taken_up)
 
     async def _reserve(self, prepared: Prepared, key: str, rows: Sequence[Row]) -> None:
         call, tool = prepared.call, prepared.tool

@@ -32,7 +32,6 @@ class House:
     asks: dict[str, Ask] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
     present: bool = True
-    gone_on: list[str] = field(default_factory=list)
     config: BrokerConfig = field(default_factory=BrokerConfig)
 
     def __post_init__(self) -> None:
@@ -60,8 +59,9 @@ class House:
 
     # What a session lends
 
-    async def write(self, drafts: Sequence[Draft], rows: Sequence[Row] = ()) -> None:
+    async def step(self, decide: Callable[[Notebook], tuple[Sequence[Draft], Sequence[Row]]]) -> None:
         await trio.lowlevel.checkpoint()
+        drafts, rows = decide(self.notebook)
         self.fold(*drafts)
         for row in rows:
             values = row.fields
@@ -76,9 +76,6 @@ class House:
     async def query(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Any:
         await trio.lowlevel.checkpoint()
         return getattr(self, f"_{function.__name__}")(*args)
-
-    def unparked(self, run_id: str) -> None:
-        self.gone_on.append(run_id)
 
     # The rows, as `engine/store/asks.py` has them
 

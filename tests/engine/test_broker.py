@@ -269,7 +269,7 @@ async def test_an_approval_is_used_once(house: House, autojump_clock: MockClock)
     await asked(house)
     house.answer("approve")
     given = await verdict(house)
-    await house.write([], given.rows)
+    await house.step(lambda _: ([], given.rows))
     assert not await house.broker.confirm(TURN, wanted())
     assert "used" in house.told("ask")[-1]["again"]
 
@@ -329,16 +329,32 @@ async def test_a_parked_ask_frees_the_turn_and_waits_for_a_day(house: House, aut
     assert (parked["parked"], parked["seconds"]) == (True, 24 * 3600)
     [item] = [item for item in house.notebook.cells["c"].story.items if item["t"] == "ask"]
     assert item["parked"]
-    assert house.gone_on == []
     await trio.sleep(23 * 3600)  # nobody there: that is what parking says
     assert house.told("verdict") == []
     await trio.sleep(3600 + 1)
-    assert house.gone_on == ["r"]
+    assert house.runs()[-1] == "resumed"
     assert house.told("verdict")[0]["reason"] == "timeout"
     await asked(house)
     given = await verdict(house)
     assert "24 h" in given.text
     assert trio.current_time() - began < 24 * 3600 + 10
+
+
+@pytest.mark.trio
+async def test_a_turn_that_yielded_goes_on_with_its_first_answer_though_others_are_open(
+    house: House, autojump_clock: MockClock
+) -> None:
+    await asked(house, wanted(), wanted("touch other", "k2"))
+    house.park()
+    with pytest.raises(Parked):
+        await verdict(house)
+    house.fold(draft("run", event="yielded", run_id="r", cell_id="c", waits_for="ask"))
+    assert house.notebook.runs["r"].parked
+    house.answer("approve", ask=house.told("ask")[0]["ask"])
+    await trio.testing.wait_all_tasks_blocked()
+    assert (await verdict(house)).approved
+    run = house.notebook.runs["r"]
+    assert (run.state, run.parked) == ("waiting", False)
 
 
 @pytest.mark.trio
@@ -359,7 +375,7 @@ async def test_a_parked_ask_survives_a_restart_and_its_answer_takes_the_turn_up(
         await trio.sleep(3600)
         house.answer("approve")
         await trio.testing.wait_all_tasks_blocked()
-        assert house.gone_on == ["r"]
+        assert house.runs()[-1] == "resumed"
         await asked(house)
         assert (await verdict(house)).approved
         assert len(house.told("ask")) == 2  # asked, and parked
