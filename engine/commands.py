@@ -201,6 +201,14 @@ class Check(CommandBase):
     done: bool = True
 
 
+class PutFile(CommandBase):
+    """Puts bytes that were stored before (by an upload) into the notebook's folder, as a new version of a file."""
+
+    kind: Literal["put_file"]
+    path: Annotated[str, Field(min_length=1, max_length=1024)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class RestartKernel(CommandBase):
     """A new kernel: variables gone, running code stopped, that of turns too; the turns themselves go on.
 
@@ -249,6 +257,7 @@ Command = Annotated[
     | SetPolicy
     | RemoveRule
     | Check
+    | PutFile
     | RestartKernel
     | Rename
     | Archive

@@ -28,12 +28,14 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """Frames to commit, then runs to stop. `deliver` and `restart` must happen before the command counts as taken."""
+    """Frames to commit, then runs to stop. `deliver` and `restart` must happen before the command counts as taken;
+    `put` takes its time, and commits by itself."""
 
     drafts: list[Draft] = field(default_factory=list)
     stop: list[str] = field(default_factory=list)
     deliver: c.Input | None = None
     restart: bool = False
+    put: c.PutFile | None = None
 
 
 def decide(notebook: Notebook, command: c.Command, by: str) -> Plan:
@@ -406,6 +408,10 @@ def _check(notebook: Notebook, command: c.Check, by: str) -> Plan:
     return Plan([draft("check", item=command.item, done=command.done, by=by, command_id=command.id)])
 
 
+def _put_file(notebook: Notebook, command: c.PutFile, by: str) -> Plan:
+    return Plan(put=command)
+
+
 def _restart_kernel(notebook: Notebook, command: c.RestartKernel, by: str) -> Plan:
     code = [run for run in notebook.runs.values() if not run.is_turn]
     plan = _stop_runs(notebook, code, by, command.id, "the kernel was restarted")
@@ -450,6 +456,7 @@ _DECISIONS: dict[type[Any], Callable[[Notebook, Any, str], Plan]] = {
     c.SetPolicy: _set_policy,
     c.RemoveRule: _remove_rule,
     c.Check: _check,
+    c.PutFile: _put_file,
     c.RestartKernel: _restart_kernel,
     c.Rename: _rename,
     c.Archive: _archive,

@@ -264,6 +264,8 @@ class Files:
             try:
                 found = await trio.to_thread.run_sync(workspace.walk, root)
                 await self._keep(root, found, cause, ends)
+            except (OSError, workspace.WorkspaceError) as error:
+                log.warning("notebook %s: its folder cannot be read: %s", self._id, error)
             finally:
                 os.close(root)
             if ends:

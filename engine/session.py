@@ -24,15 +24,17 @@ from engine.agent.models.runbook import RunbookModel
 from engine.agent.tools import TOOLS
 from engine.agent.turn import Turn, TurnConfig
 from engine.broker import Broker, BrokerConfig
-from engine.files import Files
+from engine.files import Cause, Files
 from engine.frames import Draft, draft
 from engine.journal import BadStep, FencedStep, Journal, Projection, Step
+from engine.keeping import Keeper
 from engine.notebook import Notebook, Run, fold, frames_from, preview
 from engine.records import Records, frames_of
 from engine.runs import CodeRuns, Decided
 from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError
 from engine.store.ownership import Claim
 from engine.store.steps import Row
+from engine.workspace import WorkspaceError
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +89,8 @@ class Session:
         self.broker = Broker(self, config.broker)
         self.code = CodeRuns(self)
         self.files = Files(notebook_id, config.sandbox.workspace(notebook_id), self, journal)
+        self._keeper = Keeper(self.files, lambda: decide.active(self.notebook), self._look_again)
+        self._putting: set[str] = set()  # commands that put a file, and are on their way
 
     def poke(self) -> None:
         """There may be new commands, or verdicts."""
@@ -102,6 +106,10 @@ class Session:
                 return used
         return 0
 
+    def _look_again(self) -> None:
+        """Something that kept the engine awake is over."""
+        self._wake.set()
+
     @property
     def idle_since(self) -> float | None:
         """Since when (trio time) its sandbox is awake with nothing to do; None when it is not."""
@@ -110,7 +118,9 @@ class Session:
     @property
     def _busy(self) -> bool:
         """Whether something needs this engine now; a turn that a person put off does not."""
-        return self._starting or any(not run.parked for run in self.notebook.runs.values())
+        if self._starting or self._keeper.busy or self._putting:
+            return True
+        return any(not run.parked for run in self.notebook.runs.values())
 
     def give_up_sandbox(self) -> None:
         """Its memory is needed elsewhere: sleeps as if its time had run out, unless something runs by then."""
@@ -126,6 +136,7 @@ class Session:
                 async with self._writing:
                     await self._resume()
                 nursery.start_soon(self.broker.run)
+                nursery.start_soon(self._keeper.run)
                 for run in self.notebook.runs.values():
                     if run.is_turn and run.state in decide.ACTIVE:
                         self._take_up(run)
@@ -149,6 +160,8 @@ class Session:
         crashed = self._claim.previous is not None
         event = "resumed" if crashed or self.notebook.runs else "woke"
         drafts = [draft("session", event=event, epoch=self.epoch, worker=self._config.worker)]
+        if crashed or self.notebook.sandbox.state != "asleep":
+            self._keeper.look(Cause())  # the end of a run may have come with nobody left to keep its files
         if self.notebook.sandbox.state in ("awake", "starting"):
             sandbox = await self._join()
             if sandbox is None:
@@ -318,6 +331,7 @@ class Session:
             )
         step = Step(self.id, self.epoch, self.notebook.seq, drafts, consumed, erase, projection, rows)
         at = await self._journal.commit(step)
+        self._keeper.after(self.notebook, drafts)
         self.notebook = fold(self.notebook, frames_from(self.notebook, drafts, at))
         changed, self._changed = self._changed, trio.Event()
         changed.set()
@@ -373,7 +387,7 @@ class Session:
     # Commands
 
     async def _take_commands(self) -> None:
-        while waiting := await self._journal.waiting(self.id):
+        while waiting := [row for row in await self._journal.waiting(self.id) if row.id not in self._putting]:
             for row in waiting:
                 async with self._writing:
                     await self._take_command(row.id, row.by, row.body)
@@ -396,6 +410,11 @@ class Session:
                 command_id, by, str(body.get("kind")), "this command failed inside Nightbook; see its log"
             )
             return
+        if plan.put is not None:
+            self._putting.add(command_id)
+            assert self._nursery is not None
+            self._nursery.start_soon(self._put_file, plan.put, by)
+            return
         try:
             erase = [command_id] if plan.deliver is not None else []
             await self._commit(plan.drafts, consumed=[command_id], erase=erase)
@@ -407,6 +426,23 @@ class Session:
             self.stop(run_id)
         if plan.restart and self._sandbox is not None:
             self._request("restart_kernel", command_id)
+
+    async def _put_file(self, command: c.PutFile, by: str) -> None:
+        """Puts an uploaded file into the folder; its version and the command are one step."""
+        try:
+            found = await self._journal.file_contents(self.id, [command.sha256])
+            if command.sha256 not in found:
+                raise decide.Refused(f"no bytes {command.sha256} were uploaded to this notebook; upload them again")
+            cause = Cause(by=by, command_id=command.id)
+            async with self.files.placing(command.path, found[command.sha256], cause) as placed, self._writing:
+                await self._commit(placed.drafts, rows=placed.rows, consumed=[command.id])
+        except (decide.Refused, WorkspaceError, OSError, BadStep) as error:
+            log.info("notebook %s: %s is not put: %s", self.id, command.id, error)
+            async with self._writing:
+                await self._refuse(command.id, by, command.kind, str(error))
+        finally:
+            self._putting.discard(command.id)
+            self._look_again()
 
     async def _refuse(self, command_id: str, by: str, kind: str, reason: str) -> None:
         made = draft("refused", by=by, command_id=command_id, command=kind, reason=reason)
@@ -451,7 +487,9 @@ class Session:
         news: Sandbox | Exception
         try:
             # One may be alive though the journal does not say so: a crash came between its start and the commit.
-            news = await self._join() or await Sandbox.start(self._config.sandbox, self.id, self.epoch)
+            if (joined := await self._join()) is None:
+                await self.files.fill()
+            news = joined or await Sandbox.start(self._config.sandbox, self.id, self.epoch)
         except Fenced:
             raise
         except (OSError, SandboxError) as error:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from app.api import asks, blobs, health, notebooks
+from app.api import asks, blobs, files, health, notebooks
 from e2e.api import Api
 from engine.commands import CommandModel
 
@@ -17,6 +17,9 @@ CONTRACT = {
     ("post", "/api/v1/notebooks/{notebook_id}/commands"): "202",
     ("get", "/api/v1/notebooks/{notebook_id}/frames"): "200",
     ("get", "/api/v1/blobs/{sha256}"): "200",
+    ("get", "/api/v1/notebooks/{notebook_id}/files"): "200",
+    ("get", "/api/v1/notebooks/{notebook_id}/files/{path}"): "200",
+    ("put", "/api/v1/notebooks/{notebook_id}/files/{path}"): "202",
     ("get", "/api/v1/asks"): "200",
     ("post", "/api/v1/asks/{ask_id}"): "200",
     ("post", "/api/v1/asks/{ask_id}/park"): "200",
@@ -58,9 +61,15 @@ def test_every_call_of_the_contract_is_listed_with_its_answer(document: dict[str
 
 def test_every_route_is_listed_and_nothing_else(document: dict[str, Any]) -> None:
     feed: Any = None
-    routers = health.router(feed, None), notebooks.router(feed), asks.router(feed), blobs.router(feed)
+    routers = (
+        health.router(feed, None),
+        notebooks.router(feed),
+        asks.router(feed),
+        blobs.router(feed),
+        files.router(feed),
+    )
     routes = {
-        (method.lower(), route.path)
+        (method.lower(), route.path_format)
         for router in routers
         for route in router.routes
         if isinstance(route, APIRoute)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.agent.calls import CodeResult, Description, EffectClass, Result, Room, ToolFailed
 from engine.agent.tools.text import one_line, trimmed
+from engine.files import Cause
 from engine.frames import Risk
 from engine.rules import rule_title, words_of
 
@@ -15,7 +16,14 @@ CODE_LIMIT = 256 * 1024  # characters
 
 
 async def _outcome(room: Room, key: str, kind: Literal["python", "shell"], code: str) -> Result:
-    return result_of(await room.run_code(key, kind, code))
+    outcome = await room.run_code(key, kind, code)
+    await keep_files(room)
+    return result_of(outcome)
+
+
+async def keep_files(room: Room) -> None:
+    """What the call's program wrote is kept before the call is settled."""
+    await room.files.keep(Cause("agent", room.cell_id, room.run_id, room.call_id), ends=True)
 
 
 def result_of(outcome: CodeResult) -> Result:

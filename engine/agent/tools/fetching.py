@@ -289,7 +289,7 @@ class Fetch:
             return await _told(answer)
         if not answer.whole:
             raise ToolFailed(f"{one_line(str(url))} is larger than {SAVE_BYTES // 2**20} MiB and was not saved")
-        cause = Cause(cell_id=room.cell_id, run_id=room.run_id, call_id=room.call_id)
+        cause = Cause("agent", room.cell_id, room.run_id, room.call_id)
         try:
             placed = await room.files.put(expect_inside(arguments.save_as), answer.body, cause)
         except workspace.WorkspaceError as error:

@@ -126,7 +126,7 @@ class Deliver:
 
     async def run(self, room: Room, key: str, arguments: Arguments, description: Description) -> Result:
         files = [expect_inside(path) for path in arguments.files]
-        cause = Cause(cell_id=room.cell_id, run_id=room.run_id)
+        cause = Cause("agent", room.cell_id, room.run_id, room.call_id)
         for path in files:
             if not await room.files.keep_one(path, cause):
                 raise ToolFailed(f"there is no file {shown(path)} that could be kept: write it, or leave it out")

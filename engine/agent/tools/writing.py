@@ -62,7 +62,7 @@ def _read_or_none(root: int, path: str, limit: int) -> workspace.Content | None:
 async def _put(room: Room, path: str, text: str, description: Description) -> Result:
     """Writes what was described over what was described."""
     was = description.facts[0].rpartition(" is ")[2]
-    cause = Cause(cell_id=room.cell_id, run_id=room.run_id, call_id=room.call_id)
+    cause = Cause("agent", room.cell_id, room.run_id, room.call_id)
     try:
         placed = await room.files.put(expect_inside(path), text.encode(), cause, over="" if was == ABSENT else was)
     except (ChangedMeanwhile, workspace.WorkspaceError) as error:
