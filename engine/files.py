@@ -116,23 +116,30 @@ class Files:
         self._keeping = trio.Lock()
         self._marks: dict[str, tuple[int, ...]] = {}  # path -> what tells that it has not changed since it was kept
         self._midway = 0
-        self._looked = False
+        self._filled = False
+        self._recovered = False
 
     # The folder
 
     async def root(self) -> int:
         """A descriptor of the folder, which is made, and filled when it is empty. The caller closes it."""
         async with self._placing:
-            if not self._looked or not self._folder.is_dir():
+            if not self._filled or not self._folder.is_dir():
                 await self._fill()
+                self._filled = True
+            if not self._recovered:
                 await self._recover()
-                self._looked = True
+                self._recovered = True
             return await trio.to_thread.run_sync(workspace.open_root, self._folder)
 
     async def fill(self) -> None:
         """Makes the folder, and fills it when it is empty: to be called before a sandbox starts in it."""
-        self._looked = False
+        self._filled = False
         os.close(await self.root())
+
+    def in_use(self) -> None:
+        """A sandbox lives in the folder: what is missing there, programs took away."""
+        self._filled = True
 
     async def _fill(self) -> None:
         live = {path: file["sha256"] for path, file in self._host.notebook.files.items() if is_live(file)}

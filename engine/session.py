@@ -181,6 +181,7 @@ class Session:
     def _joined(self, sandbox: Sandbox) -> list[Draft]:
         """Takes a sandbox over: runs of another sandbox's life can have no end any more."""
         self._sandbox = sandbox
+        self.files.in_use()
         assert self._nursery is not None
         self._nursery.start_soon(self._read, sandbox)
         if (upto := self.notebook.cursor.get(sandbox.id)) is not None:

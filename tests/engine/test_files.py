@@ -91,6 +91,19 @@ async def test_an_empty_folder_is_filled_and_only_an_empty_one(database: str, tm
 
 
 @pytest.mark.trio
+async def test_a_folder_that_a_living_sandbox_emptied_is_not_filled(database: str, tmp_path: Path) -> None:
+    async with house(database, tmp_path) as room:
+        await room.files.fill()
+        write(room.folder, "a", "1")
+        await kept(room)
+        os.unlink(room.folder / "a")
+        room.files = files.Files(room.id, room.folder, room, room.journal)  # the server was started anew
+        room.files.in_use()
+        assert await kept(room) == {"a": (2, False)}
+        assert os.listdir(room.folder) == []
+
+
+@pytest.mark.trio
 async def test_filling_that_was_broken_off_goes_on(database: str, tmp_path: Path, monkeypatch: Any) -> None:
     async with house(database, tmp_path) as room:
         await room.files.fill()
