@@ -24,7 +24,7 @@ from engine.history import Absence, absence
 from engine.ids import new_id
 from engine.notebook import Notebook, apply
 from engine.store import asking, asks, reading, visits
-from engine.store.asks import INBOX, AskRow
+from engine.store.asks import INBOX, Ask, AskRow
 from engine.store.listen import listen
 from engine.store.pools import open_pool
 from engine.store.reading import NotebookRow, UnknownNotebook
@@ -339,6 +339,10 @@ class Feed:
     async def asks(self) -> list[AskRow]:
         """What people can still answer, in all notebooks; the most urgent first."""
         return await asks.all_open(self.pool)
+
+    async def ask(self, ask_id: str) -> Ask | None:
+        """One of them, also when it is decided."""
+        return await asks.find(self.pool, ask_id)
 
     async def asks_count(self) -> int:
         """How many asks people can still answer."""

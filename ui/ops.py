@@ -15,6 +15,9 @@ folds (`between`) or what makes a whole page (`snapshot`), and cuts that into pi
 | `output` | `id`, `item` | text or a display, appended |
 | `update` | `id`, `item` | a display shown before, replaced by its id |
 | `history` | `from`, `entries` | the timeline: entries from seq `from` on are replaced by these |
+| `file` `check` | `file` / `item`, `done` | the newest version of a file; an item of the checklist |
+| `story` | `id`, `set`, `from`, `remove`, `items` | fields of a turn; items from `from` on: `remove` go, `items` come |
+| `thought` | `id`, `from`, `text` | the thought at `from` goes on |
 | `refused` | `command`, `reason`, `cell` | |
 """
 
@@ -29,11 +32,13 @@ from typing import Any
 from engine.frames import TEXT_LIMIT, Frame
 from engine.history import History
 from engine.notebook import Cell, Notebook
+from engine.story import Item, Story
 
 Op = dict[str, Any]
 
 ACTIVE = frozenset({"running", "waiting", "cancelling"})
 SHOWN = ("text/plain", "image/png", "image/jpeg")  # MIME types this page draws
+_STORY = ("run_id", "round", "rounds", "seconds", "attempt", "waits_for", "progress", "left_out", "resume_step")
 _FIELDS = ("kind", "state", "run_id", "reason", "count", "ms", "whole", "beside", "hide_source", "hide_output")
 
 
@@ -64,17 +69,30 @@ def notebook_view(notebook: Notebook) -> dict[str, Any]:
             "isolation": sandbox.isolation,
             "reason": sandbox.reason,
         },
+        "policy": notebook.policy,
+        "rules": list(notebook.rules.values()),
     }
 
 
-def between(old: Notebook, new: Notebook, frame: Frame) -> list[Op]:
-    """The operations that lead from `old` to `new`, where `new` is `apply(old, frame)`."""
+_HEAD = ("title", "archived", "sandbox", "policy", "rules")
+
+
+def between(old: Notebook, new: Notebook, frame: Frame, now: datetime | None = None) -> list[Op]:
+    """The operations that lead from `old` to `new`, where `new` is `apply(old, frame)`.
+
+    `now` is when they are drawn, for clocks and countdowns: a frame read late must not start them anew.
+    """
+    now = frame.at if now is None else max(now, frame.at)
     ops: list[Op] = []
-    if old.title != new.title or old.archived != new.archived or old.sandbox != new.sandbox:
+    if any(getattr(old, name) != getattr(new, name) for name in _HEAD):
         before, after = notebook_view(old), notebook_view(new)
         ops.append({"op": "notebook", "set": {key: after[key] for key in after if after[key] != before[key]}})
     if old.history is not new.history and old.history != new.history:
         ops.append(_history(old.history, new.history))
+    if frame.kind == "file":
+        ops.append(_file(new.files[frame.body["path"]], now))
+    if frame.kind == "check":
+        ops.append({"op": "check", "item": frame.body["item"], "done": new.checks[frame.body["item"]]})
     if frame.kind == "refused":
         body = frame.body
         ops.append(
@@ -86,9 +104,9 @@ def between(old: Notebook, new: Notebook, frame: Frame) -> list[Op]:
             }
         )
     if frame.cell_id is not None:
-        ops.extend(_cell_ops(old, new, frame, frame.cell_id))
+        ops.extend(_cell_ops(old, new, frame, frame.cell_id, now))
         if frame.kind == "cell" and (other := frame.body.get("other")) is not None:
-            ops.extend(_cell_ops(old, new, frame, other))  # in one message, so that nobody sees half of it
+            ops.extend(_cell_ops(old, new, frame, other, now))  # in one message, so that nobody sees half of it
     return ops
 
 
@@ -105,14 +123,14 @@ def _history(old: History, new: History) -> Op:
     return {"op": "history", "from": min([*dropped, *(entry["seq"] for entry in entries)]), "entries": entries}
 
 
-def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str) -> Iterator[Op]:
+def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str, now: datetime) -> Iterator[Op]:
     was, cell = old.cells.get(cell_id), new.cells.get(cell_id)
     if cell is None:
         if was is not None:
             yield {"op": "remove", "id": cell_id, "by": frame.by}
         return
     if was is None:
-        yield _added(new, cell, frame.at) | {"by": frame.by, "command": frame.command_id}
+        yield _added(new, cell, now) | {"by": frame.by, "command": frame.command_id}
         yield from _outputs(cell)
         return
     if len(old.order) == len(new.order) and old.order != new.order:
@@ -132,7 +150,7 @@ def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str) -> Itera
             "by": frame.by,
             "command": frame.command_id,
         }
-    view_was, view_now = cell_view(was, frame.at), cell_view(cell, frame.at)
+    view_was, view_now = cell_view(was, now), cell_view(cell, now)
     changed = {key: value for key, value in view_now.items() if value != view_was[key]}
     if changed and changed.keys() != {"elapsed"}:
         if view_now["state"] == "queued":
@@ -140,6 +158,8 @@ def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str) -> Itera
         if cell.state in ACTIVE:
             changed["elapsed"] = view_now["elapsed"]
         yield {"op": "cell", "id": cell_id, "set": changed}
+    if cell.story is not was.story:
+        yield from _story_ops(was.story, cell, now)
     if cell.output is not was.output:
         body = frame.body
         if frame.kind != "output":
@@ -148,6 +168,57 @@ def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str) -> Itera
             yield {"op": "update", "id": cell_id, "item": _item(body)}
         else:
             yield {"op": "output", "id": cell_id, "item": _item(body)}
+
+
+def story_view(story: Story, now: datetime) -> dict[str, Any]:
+    """A whole story as a page draws it. Asks that wait carry `left`, the seconds until they are denied."""
+    view: dict[str, Any] = {name: getattr(story, name) for name in _STORY}
+    view["items"] = [_story_item(item, now) for item in story.items]
+    return view
+
+
+def _story_item(item: Item, now: datetime) -> Item:
+    if item["t"] != "ask" or item.get("verdict") is not None:
+        return item
+    waited = (now - datetime.fromisoformat(item["at"])).total_seconds()
+    return {**item, "left": round(max(0.0, item["seconds"] - waited), 1)}
+
+
+def _story_ops(was: Story, cell: Cell, now: datetime) -> Iterator[Op]:
+    """What leads from one story to the next. Items are shared between the two, so the same object is the same item."""
+    story, old = cell.story, list(was.items)
+    fields = {name: getattr(story, name) for name in _STORY if getattr(story, name) != getattr(was, name)}
+    new = story.items
+    if story.left_out > was.left_out and old:  # one went to make room: two small changes, not one over everything
+        gone = next((at for at, item in enumerate(old) if at >= len(new) or item is not new[at]), 0)
+        yield {"op": "story", "id": cell.id, "set": {}, "from": gone, "remove": 1, "items": []}
+        del old[gone]
+    start = 0
+    while start < min(len(old), len(new)) and old[start] is new[start]:
+        start += 1
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] is new[-1 - end]:
+        end += 1
+    before, after = old[start : len(old) - end], new[start : len(new) - end]
+    if len(before) == len(after) == 1 and (more := _grown(before[0], after[0])):
+        yield {"op": "thought", "id": cell.id, "from": start, "text": more}
+        before, after = [], ()
+    if fields or before or after:
+        items = [_story_item(item, now) for item in after]
+        yield {"op": "story", "id": cell.id, "set": fields, "from": start, "remove": len(before), "items": items}
+
+
+def _grown(before: Item, after: Item) -> str:
+    """What was added to a thought, or nothing when more than its end changed."""
+    if before["t"] != "thought" or not after.get("text", "").startswith(before["text"]):
+        return ""
+    same = {**before, "text": ""} == {**after, "text": ""}
+    return str(after["text"][len(before["text"]) :]) if same else ""
+
+
+def _file(file: dict[str, Any], now: datetime) -> Op:
+    ago = max(0, int((now - datetime.fromisoformat(file["at"])).total_seconds()))
+    return {"op": "file", "file": {**file, "ago": ago}}
 
 
 def _item(body: dict[str, Any]) -> dict[str, Any]:
@@ -173,6 +244,7 @@ def _before(order: tuple[str, ...], cell_id: str) -> str | None:
 
 def _added(notebook: Notebook, cell: Cell, now: datetime) -> Op:
     view = {"id": cell.id, "source": cell.source, "version": cell.version, **cell_view(cell, now)}
+    view["story"] = None if cell.story.run_id is None else story_view(cell.story, now)
     return {"op": "add", "cell": view, "after": _before(notebook.order, cell.id)}
 
 
@@ -186,6 +258,10 @@ def snapshot(notebook: Notebook, now: datetime) -> Iterator[Op]:
     yield {"op": "reset"}
     yield {"op": "notebook", "set": notebook_view(notebook)}
     turns = {run.cell_id: place for place, run in enumerate(notebook.runs.values())}  # the oldest first
+    for item, done in notebook.checks.items():
+        yield {"op": "check", "item": item, "done": done}
+    for file in notebook.files.values():
+        yield _file(file, now)
     for cell_id in notebook.order:
         added = _added(notebook, notebook.cells[cell_id], now)
         added["cell"]["turn"] = turns.get(cell_id)
@@ -196,13 +272,18 @@ def snapshot(notebook: Notebook, now: datetime) -> Iterator[Op]:
 
 
 def joined(ops: Iterable[Op]) -> Iterator[Op]:
-    """The same with neighbours made one: text of one stream (at most `TEXT_LIMIT` characters), fields of one cell."""
+    """The same with neighbours made one: text of one stream or thought (at most `TEXT_LIMIT` characters), fields of
+    one cell, items of a story that replace each other."""
     held: Op | None = None
     for op in ops:
         if held is not None and _joins(held, op):
             if op["op"] == "output":
                 item = held["item"]
                 held = {**held, "item": {**item, "text": item["text"] + op["item"]["text"]}}
+            elif op["op"] == "thought":
+                held = {**held, "text": held["text"] + op["text"]}
+            elif op["op"] == "story":
+                held = {**held, "set": held["set"] | op["set"], "items": op["items"]}
             else:
                 held = {**held, "set": {**held["set"], **op["set"]}}
             continue
@@ -218,6 +299,10 @@ def _joins(held: Op, op: Op) -> bool:
         return False
     if op["op"] == "cell":
         return True
+    if op["op"] == "thought":
+        return bool(held["from"] == op["from"]) and len(held["text"]) + len(op["text"]) <= TEXT_LIMIT
+    if op["op"] == "story":  # the same items once more: the newer ones stand
+        return bool(held["from"] == op["from"] and len(held["items"]) == op["remove"])
     if op["op"] != "output":
         return False
     first, second = held["item"], op["item"]

@@ -320,6 +320,7 @@ class _Follower:
         notebook, prev, size = self.shown, self.shown.seq, 0
         batch: list[ops.Op] = []
         weight = 0
+        now = datetime.now(UTC)
         for frame in frames:
             if frame.seq <= notebook.seq:
                 continue
@@ -327,7 +328,7 @@ class _Follower:
                 size += await self._push(batch, prev, notebook)
                 prev, batch, weight = notebook.seq, [], 0
             newer = apply(notebook, frame)
-            batch.extend(ops.between(notebook, newer, frame))
+            batch.extend(ops.between(notebook, newer, frame, now))
             notebook = newer
             weight += len(frame.text)
         if notebook.seq != prev:

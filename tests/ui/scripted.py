@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from engine.feed import Left, NotebookRow, Reset, UnknownNotebook
@@ -62,7 +64,8 @@ class ScriptedSubscription:
 class ScriptedFeed:
     """Journals in memory. `write` appends a frame and wakes whoever waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], datetime] = lambda: BEGIN) -> None:
+        self.clock = clock
         self.journals: dict[str, list[Frame]] = {}
         self.subscriptions: set[ScriptedSubscription] = set()
         self.changed = asyncio.Event()
@@ -70,6 +73,7 @@ class ScriptedFeed:
         self.reset = False
         self.failing = 0  # how many of the next attaches fail
         self.asked: list[int] = []
+        self.inbox: list[str] = []  # who looks at the inbox
         self.people: list[str] = []
         self.web_id = "web-1"
         self.away: Left | None = None  # what everybody is told who comes back
@@ -82,9 +86,10 @@ class ScriptedFeed:
 
     def write(self, notebook_id: str, kind: str, /, **fields: Any) -> Frame:
         journal = self.journals.setdefault(notebook_id, [])
+        at = self.clock() + timedelta(seconds=fields.pop("at_seconds", 0))
         heads = {name: fields.pop(name, None) for name in ("cell_id", "run_id", "by", "command_id")}
         made = draft(kind, **heads, **fields)
-        frame = Frame(len(journal) + 1, BEGIN, kind, text=made.body, **heads)
+        frame = Frame(len(journal) + 1, at, kind, text=made.body, **heads)
         journal.append(frame)
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
@@ -113,12 +118,52 @@ class ScriptedFeed:
     async def present_anywhere(self) -> dict[str, list[str]]:
         return dict.fromkeys(self.journals, self.people) if self.people else {}
 
+    # Asks, as rows and verdicts in the journals.
+
+    async def asks(self) -> list[Any]:
+        return [row for row in self.all_asks() if row.ask.verdict is None]
+
+    async def ask(self, ask_id: str) -> Any:
+        return next((row.ask for row in self.all_asks() if row.ask.id == ask_id), None)
+
+    def all_asks(self) -> list[Any]:
+        rows = []
+        for notebook_id in self.journals:
+            notebook = self.notebook(notebook_id)
+            for cell in notebook.cells.values():
+                for item in cell.story.items:
+                    if item["t"] == "ask":
+                        rows.append(SimpleNamespace(ask=_ask(notebook_id, cell.id, item), title=notebook.title))
+        return rows
+
+    async def asks_changed(self, seen: int, timeout: float) -> int:
+        return await self.home_changed(seen, timeout)
+
+    def at_inbox(self, member: str, *, operator: bool) -> Callable[[], None]:
+        self.inbox.append(member)
+        return lambda: self.inbox.remove(member)
+
     async def home_changed(self, seen: int, timeout: float) -> int:
         version = sum(map(len, self.journals.values()))
         if version == seen:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), timeout)
         return sum(map(len, self.journals.values()))
+
+
+def _ask(notebook_id: str, cell_id: str, item: dict[str, Any]) -> Any:
+    waited = (datetime.now(UTC) - datetime.fromisoformat(item["at"])).total_seconds()
+    decided = item.get("decided_at")
+    return SimpleNamespace(
+        id=item["ask"],
+        notebook_id=notebook_id,
+        cell_id=cell_id,
+        body=item,
+        parked=bool(item.get("parked")),
+        left=item["seconds"] - waited,
+        decided_at=None if decided is None else datetime.fromisoformat(decided),
+        **{name: item.get(name) for name in ("verdict", "reason", "scope", "message", "by")},
+    )
 
 
 def frames_of(*scripts: tuple[str, dict[str, Any]]) -> list[Frame]:

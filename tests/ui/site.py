@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import uvicorn
@@ -18,15 +19,15 @@ from nicegui import ui
 from nicegui.client import Client
 
 from engine.commands import parse
-from engine.decide import decide
 from engine.feed import Feed, Left
+from engine.ids import new_id
 from tests.ui.scripted import ScriptedFeed
 from ui import pages, theme
 
 
 def build() -> FastAPI:
     """The pages, and the few calls that tests and pages make."""
-    feed = ScriptedFeed()
+    feed = ScriptedFeed(lambda: datetime.now(UTC))
     app = FastAPI()
     commands: list[dict[str, Any]] = []
     refusing: dict[str, int] = {}
@@ -75,7 +76,7 @@ def build() -> FastAPI:
         return {
             "clients": len(Client.instances),
             "subscriptions": len(feed.subscriptions),
-            "viewers": sum(name.startswith(("viewer of", "home watcher")) for name in names),
+            "viewers": sum(name.startswith(("viewer of", "home watcher", "asks watcher")) for name in names),
             "tasks": len(names),
         }
 
@@ -135,6 +136,44 @@ def build() -> FastAPI:
         elif body["kind"] == "rename":
             feed.write(notebook_id, "session", event="renamed", title=body["title"], **mark)
         return {"id": body["id"]}
+
+    @app.post("/api/v1/asks/{ask_id}")
+    async def decide(ask_id: str, request: Request) -> Any:
+        body = await request.json()
+        commands.append({"id": new_id(), "kind": "verdict", "ask": ask_id, **body})
+        for status, times in list(refusing.items()):
+            refusing[status] = times - 1
+            if times <= 1:
+                del refusing[status]
+            return JSONResponse({"detail": "not now"}, int(status))
+        row = next(row for row in feed.all_asks() if row.ask.id == ask_id)
+        if row.ask.verdict is not None:
+            return JSONResponse({"detail": f"{row.ask.by} denied it at 22:12"}, 409)
+        item = row.ask.body
+        place = {"cell_id": row.ask.cell_id, "run_id": item["run"], "by": "owner"}
+        told = {name: body[name] for name in ("verdict", "scope", "message") if name in body}
+        feed.write(row.ask.notebook_id, "verdict", ask=ask_id, call=item["call"], reason="person", **place, **told)
+        return {}
+
+    @app.post("/api/v1/asks/{ask_id}/park")
+    async def park(ask_id: str) -> Any:
+        row = next(row for row in feed.all_asks() if row.ask.id == ask_id)
+        again = {name: row.ask.body[name] for name in ("ask", "call", "tool", "title", "command")}
+        place = {"cell_id": row.ask.cell_id, "run_id": row.ask.body["run"]}
+        feed.write(row.ask.notebook_id, "ask", parked=True, seconds=86400.0, **place, **again)
+        return {}
+
+    @app.post("/silence")
+    async def silence() -> None:
+        """All open asks are denied, for a test that wants none."""
+        for row in await feed.asks():
+            place = {"cell_id": row.ask.cell_id, "run_id": row.ask.body["run"], "call": row.ask.body["call"]}
+            feed.write(row.ask.notebook_id, "verdict", ask=row.ask.id, verdict="deny", reason="timeout", **place)
+
+    @app.post("/api/v1/asks/{ask_id}/reconsider")
+    async def reconsider(ask_id: str) -> Any:
+        commands.append({"id": new_id(), "kind": "reconsider", "ask": ask_id})
+        return {}
 
     pages.register(cast("Feed", feed))
     ui.run_with(

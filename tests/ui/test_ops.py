@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import story
 from engine.frames import Frame
 from engine.history import KEPT
 from engine.notebook import Notebook, fold
+from engine.story import Story
 from tests.ui.scripted import BEGIN, frames_of, steps
 from ui import ops
 
@@ -26,6 +30,8 @@ class Page:
         self.order: list[str] = []
         self.refused: list[str] = []
         self.told: list[dict[str, Any]] = []
+        self.files: dict[str, Any] = {}
+        self.checks: dict[str, bool] = {}
 
     def draw(self, drawn: list[ops.Op]) -> Page:
         for op in drawn:
@@ -82,6 +88,27 @@ class Page:
     def history(self, op: ops.Op) -> None:
         self.told = [*(entry for entry in self.told if entry["seq"] < op["from"]), *op["entries"]][-KEPT:]
 
+    def file(self, op: ops.Op) -> None:
+        self.files[op["file"]["path"]] = op["file"]
+
+    def check(self, op: ops.Op) -> None:
+        self.checks[op["item"]] = op["done"]
+
+    def story(self, op: ops.Op) -> None:
+        cell = self.cells[op["id"]]
+        known = cell["story"] or ops.story_view(Story(), BEGIN)
+        items, at = list(known["items"]), op["from"]
+        assert at + op["remove"] <= len(items)
+        items[at : at + op["remove"]] = op["items"]
+        cell["story"] = known | op["set"] | {"items": items}
+
+    def thought(self, op: ops.Op) -> None:
+        story = self.cells[op["id"]]["story"]
+        grown = {**story["items"][op["from"]]}
+        assert grown["t"] == "thought"
+        grown["text"] += op["text"]
+        story["items"] = [*story["items"][: op["from"]], grown, *story["items"][op["from"] + 1 :]]
+
     def refused_(self, op: ops.Op) -> None:
         self.refused.append(op["reason"])
 
@@ -89,7 +116,7 @@ class Page:
         cells = [
             {key: value for key, value in self.cells[cell_id].items() if key != "turn"} for cell_id in self.order
         ]  # `turn` only orders
-        return {"head": self.head, "cells": cells, "told": self.told}
+        return {"head": self.head, "cells": cells, "told": self.told, "files": self.files, "checks": self.checks}
 
 
 def snapshot_page(notebook: Notebook) -> dict[str, Any]:
@@ -167,6 +194,163 @@ scripts = st.one_of(
 )
 
 
+turns = st.one_of(
+    st.tuples(
+        st.just("thought"),
+        st.fixed_dictionaries({"text": words, "round": st.integers(1, 2), "thinking": st.booleans()}),
+    ),
+    st.tuples(
+        st.just("tool"),
+        st.fixed_dictionaries(
+            {"event": st.just("call"), "call": st.sampled_from("xyz"), "tool": st.just("shell"), "title": words}
+        ),
+    ),
+    st.tuples(
+        st.just("tool"),
+        st.fixed_dictionaries({"event": st.just("begun"), "call": st.sampled_from("xyz"), "output": words}),
+    ),
+    st.tuples(
+        st.just("tool"),
+        st.fixed_dictionaries(
+            {"event": st.just("result"), "call": st.sampled_from("xyz"), "status": st.just("done"), "text": words}
+        ),
+    ),
+    st.tuples(
+        st.just("ask"),
+        st.fixed_dictionaries(
+            {
+                "ask": st.sampled_from("12"),
+                "call": st.just("x"),
+                "tool": st.just("shell"),
+                "title": words,
+                "command": words,
+                "seconds": st.just(300),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("verdict"),
+        st.fixed_dictionaries(
+            {
+                "ask": st.sampled_from("12"),
+                "call": st.just("x"),
+                "verdict": st.just("deny"),
+                "reason": st.just("timeout"),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("message"),
+        st.fixed_dictionaries(
+            {"event": st.sampled_from(["queued", "taken", "withdrawn"]), "message": st.just("m"), "text": words}
+        ),
+    ),
+    st.tuples(
+        st.just("run"),
+        st.fixed_dictionaries(
+            {
+                "event": st.sampled_from(["round", "retrying", "waiting", "resumed"]),
+                "round": st.integers(1, 2),
+                "seconds": st.just(9.0),
+            }
+        ),
+    ),
+    st.tuples(st.just("progress"), st.fixed_dictionaries({"text": words, "fraction": st.just(0.5)})),
+    st.tuples(st.just("file"), st.fixed_dictionaries({"path": words, "version": st.integers(1, 3)})),
+    st.tuples(st.just("check"), st.fixed_dictionaries({"item": words, "done": st.booleans()})),
+    st.tuples(st.just("session"), st.fixed_dictionaries({"event": st.just("policy"), "policy": st.just("all")})),
+    st.tuples(
+        st.just("run"),
+        st.fixed_dictionaries(
+            {"event": st.sampled_from(["queued", "started", "ended"]), "run_id": st.sampled_from("qr")}
+        ),
+    ),
+)
+
+
+def turn_frames(script: list[tuple[str, dict[str, Any]]]) -> list[Frame]:
+    """A turn in cell a, told by `script`; what is not about the cell stands alone."""
+    begun = [("cell", {"event": "added", "cell_id": "a", "kind": "agent", "source": "do"})]
+    begun += [("run", {"event": event, "run_id": "r"}) for event in ("queued", "started")]
+    placed = [
+        (kind, fields if kind in ("file", "check", "session") else {"cell_id": "a", "run_id": "r", **fields})
+        for kind, fields in begun + script
+    ]
+    return frames_of(*[(kind, dict(fields)) for kind, fields in placed])
+
+
+@settings(deadline=None)
+@given(st.lists(turns, max_size=40), st.integers(0, 40), st.integers(2, 400))
+def test_a_turn_drawn_as_it_comes_shows_what_a_snapshot_of_its_end_shows(
+    script: list[tuple[str, dict[str, Any]]], cut: int, room: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(story, "ITEMS", room)
+        patch.setattr(story, "TEXT", 6)
+        frames = turn_frames(script)
+        cut = min(cut, len(frames))
+        changes = [op for before, frame, after in steps(frames)[cut:] for op in ops.between(before, after, frame)]
+        page = Page().draw(list(ops.snapshot(fold(Notebook("n"), frames[:cut]), BEGIN)))
+        page.draw(list(ops.joined(changes)))
+        assert page.shown() == snapshot_page(fold(Notebook("n"), frames))
+
+
+def turn_ops(*script: tuple[str, dict[str, Any]]) -> list[ops.Op]:
+    """The operations of the last of `script` alone."""
+    return drawn_at(None, *script)
+
+
+def drawn_at(now: datetime | None, *script: tuple[str, dict[str, Any]]) -> list[ops.Op]:
+    before, frame, after = steps(turn_frames(list(script)))[-1]
+    return [op for op in ops.between(before, after, frame, now) if op["op"] != "history"]
+
+
+def thinks(text: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "thought", {"round": 1, "text": text, **more}
+
+
+ASKED = ("ask", {"ask": "1", "call": "x", "tool": "shell", "title": "t", "command": "c", "seconds": 300})
+
+
+def test_a_stream_of_thoughts_sends_only_its_tail_and_is_joined() -> None:
+    frames = turn_frames([thinks("x" * 5000), *[thinks("word ")] * 200])
+    told = [op for before, frame, after in steps(frames)[-200:] for op in ops.between(before, after, frame)]
+    assert {op["op"] for op in told} == {"thought"}
+    assert list(ops.joined(told)) == [{"op": "thought", "id": "a", "from": 1, "text": "word " * 200}]
+
+
+def test_the_oldest_item_makes_room_without_sending_the_others_again() -> None:
+    calls = [
+        ("tool", {"event": "call", "call": f"c{n}", "tool": "shell", "title": "t"}) for n in range(story.ITEMS + 5)
+    ]
+    done = [("tool", {"event": "result", "call": f"c{n}", "status": "done"}) for n in range(10)]
+    told = turn_ops(*calls[:-10], *done, *calls[-10:])
+    assert [(op["from"], op["remove"], len(op["items"])) for op in told] == [(0, 1, 0), (story.ITEMS - 1, 0, 1)]
+
+
+def test_a_frame_read_late_does_not_start_a_countdown_anew() -> None:
+    (op,) = drawn_at(BEGIN + timedelta(seconds=100), ASKED)
+    assert op["items"][0]["left"] == 200
+    (op,) = drawn_at(BEGIN - timedelta(seconds=100), ASKED)  # a clock that lags behind the database's
+    assert op["items"][0]["left"] == 300
+    (op,) = drawn_at(BEGIN + timedelta(hours=1), ASKED)
+    assert op["items"][0]["left"] == 0
+
+
+def test_a_parked_ask_takes_the_place_of_the_same_ask() -> None:
+    parked = (ASKED[0], ASKED[1] | {"parked": True, "seconds": 86400})
+    (op,) = turn_ops(ASKED, parked)
+    assert (op["from"], op["remove"]) == (1, 1)
+    assert (op["items"][0]["left"], op["items"][0]["parked"]) == (86400, True)
+
+
+def test_a_decided_ask_has_no_time_left() -> None:
+    verdict = ("verdict", {"ask": "1", "call": "x", "verdict": "deny", "reason": "timeout", "by": "engine"})
+    (op,) = turn_ops(ASKED, verdict)
+    assert "left" not in op["items"][0]
+    assert op["items"][0]["reason"] == "timeout"
+
+
 def made(script: list[tuple[str, dict[str, Any]]]) -> list[Frame]:
     with_runs = [
         (kind, {**fields, "run_id": f"run-{fields['cell_id']}"} if kind in {"run", "output", "input"} else fields)
@@ -180,6 +364,7 @@ def _adds_again(fields: dict[str, Any]) -> bool:
     return fields.get("event") == "added" and fields.get("cell_id") == "a"
 
 
+@settings(deadline=None)
 @given(st.lists(scripts, max_size=30), st.integers(0, 30))
 def test_differences_lead_where_a_snapshot_leads(script: list[tuple[str, dict[str, Any]]], cut: int) -> None:
     seen: set[str] = set()

@@ -1,27 +1,31 @@
 // The home page: notebooks as calm rows, live. The list comes whole once, then what changed in it.
 
 import { chosen, themeEntries } from "nightbook/choice.js";
+import { heard, inbox } from "nightbook/asks.js";
 import { call, Commands, freshId, remember } from "nightbook/commands.js";
 import NbFaces from "nightbook/faces.js";
 import { Link } from "nightbook/link.js";
 import NbMenu from "nightbook/menu.js";
 import { found, named, sorted, SORTS, windowed } from "nightbook/shelf.js";
 import { TOUR } from "nightbook/tour.js";
+import NbInboxLink from "nightbook/inbox_link.js";
+import { Told } from "nightbook/told.js";
 import { ago } from "nightbook/words.js";
 
 const STATES = { running: "Running", queued: "Queued", waiting: "Waits for you", error: "Last run failed", idle: "" };
 const SORT = "nightbook.sort";
 
 export default {
-  components: { NbFaces, NbMenu },
+  components: { NbFaces, NbInboxLink, NbMenu },
   props: { member: String },
-  emits: ["hello"],
+  emits: ["hello", "watch"],
   template: `
 <div class="nb home">
   <header class="head">
     <span class="logo" aria-hidden="true"></span><h1>Nightbook</h1>
     <span class="grow"></span>
     <span v-if="!up || away" class="chip off" role="status"><span class="dot"></span>{{ up ? 'Database away' : 'Offline' }}</span>
+    <nb-inbox-link></nb-inbox-link>
     <span class="deeds">
       <button type="button" class="main" data-testid="notebook-new" :disabled="making" title="New notebook (n)" @click="blank">New notebook</button>
       <nb-menu :entries="entries"></nb-menu>
@@ -129,7 +133,8 @@ export default {
   },
   created() {
     this.queues = new Map();
-    this.link = new Link({ connected: () => this.hello(), changed: (up) => (this.up = up) });
+    this.told = new Told();
+    this.link = new Link({ connected: () => (this.hello(), this.$emit("watch", {})), changed: (up) => (this.up = up) });
   },
   mounted() {
     setTimeout(() => this.link.start()); // the framework makes its socket after this
@@ -167,6 +172,12 @@ export default {
       const left = new Set([...gone, ...rows.map((row) => row.id)]);
       this.rows = [...this.rows.filter((row) => !left.has(row.id)), ...rows.map((row) => this.received(row))];
       this.away = false;
+    },
+    asked(asks) {
+      this.link.heard();
+      heard(asks);
+      this.told.heard(asks);
+      document.title = inbox.asks.length ? `(${inbox.asks.length}) Nightbook` : "Nightbook";
     },
     beat(stream, engine) {
       this.link.heard();

@@ -2,6 +2,8 @@
 // wishes go out by HTTP; the socket only brings news.
 
 import { markRaw, nextTick, reactive } from "vue";
+import { heard, inbox } from "nightbook/asks.js";
+import NbBar from "nightbook/bar.js";
 import NbCell from "nightbook/cell.js";
 import { Commands, freshId, recall, remember } from "nightbook/commands.js";
 import { deeds } from "nightbook/deeds.js";
@@ -17,6 +19,9 @@ import NbHead from "nightbook/head.js";
 import NbJump from "nightbook/jump.js";
 import NbRail from "nightbook/rail.js";
 import NbStrip from "nightbook/strip.js";
+import { grown, newStory, pending, retold, spliced } from "nightbook/story.js";
+import { Told } from "nightbook/told.js";
+import { turnDeeds } from "nightbook/turn_deeds.js";
 
 const ACTIVE = ["running", "waiting", "cancelling"];
 const UNDO = 60000; // milliseconds for which a deletion can be undone
@@ -26,14 +31,14 @@ const AWAY = 60000; // milliseconds after which who comes back is told what happ
 const TOLD = 8000; // milliseconds for which a restart is told
 
 export default {
-  components: { NbCell, NbFind, NbHead, NbJump, NbPalette, NbRail, NbStrip },
+  components: { NbBar, NbCell, NbFind, NbHead, NbJump, NbPalette, NbRail, NbStrip },
   props: { notebook: String, member: String },
-  emits: ["hello", "drawn", "look"],
+  emits: ["hello", "drawn", "look", "watch"],
   template: `
 <div class="nb" :class="{ many: order.length > 30 }">
   <nb-head :title="title" :archived="archived" :sandbox="sandbox" :feed="feed" :seq="seq" :runs="runs" :clock="clock"
     :unsent="unsent" :page="page" :engine="engine" :network="network" :restarted="restarted" :people="people"
-    :member="member"></nb-head>
+    :member="member" :policy="policy" :rules="rules"></nb-head>
   <div v-if="gone" class="page empty" role="alert"><h2>This notebook is not here any more</h2>
     <p><a href="/">All notebooks</a></p></div>
   <div v-else class="page railed">
@@ -47,6 +52,7 @@ export default {
     <div v-if="seq !== null && !order.length" class="empty"><p>No cells yet. Add one to begin.</p></div>
     <div ref="add" class="add" v-show="seq !== null">
       <button type="button" data-testid="cell-add-python" @click="page.add('python')">+ Python</button>
+      <button type="button" data-testid="cell-add-agent" @click="page.add('agent')">+ Ask</button>
       <button type="button" data-testid="cell-add-shell" @click="page.add('shell')">+ Shell</button>
       <button type="button" data-testid="cell-add-markdown" @click="page.add('markdown')">+ Text</button>
     </div>
@@ -56,6 +62,7 @@ export default {
   <nb-jump :running="running" @jump="page.show"></nb-jump>
   <nb-palette ref="over" :page="page"></nb-palette>
   <nb-find ref="find" :cells="page.cells" :took="page.replaced" :choose="page.chooseById"></nb-find>
+  <nb-bar :asks="hidden" @show="page.showAsk"></nb-bar>
   <div v-if="undo.length || promised" ref="bar" class="undo" role="status" tabindex="-1">
     <span>{{ promised }} {{ deleted }}</span>
     <template v-if="undo.length"><button type="button" @click="restore">Undo</button>
@@ -65,6 +72,11 @@ export default {
     title: null,
     archived: false,
     sandbox: { state: "asleep", kernel: "none", isolation: null, reason: null },
+    policy: "ask",
+    rules: [],
+    files: new Map(), // path -> its newest version
+    checks: new Map(), // item -> ticked
+    onScreen: new Set(), // asks whose card can be seen
     order: [],
     seq: null,
     up: false,
@@ -82,12 +94,13 @@ export default {
     undo: [], // what was done to cells and can be taken back, the latest last: {what, id, words, command, back}
     adding: [], // cells asked for that are not there yet
     spoken: "",
+    inbox, // shared by all that is on the page
     clock: { now: performance.now() },
   }),
   computed: {
     // What the sections of the rail see.
     state() {
-      return { order: this.order, cells: this.cells, member: this.member, history: this.history, left: this.left };
+      return { order: this.order, cells: this.cells, member: this.member, history: this.history, left: this.left, files: this.files, checks: this.checks };
     },
     running() {
       return this.order.filter((id) => ["running", "cancelling"].includes(this.cells.get(id).state));
@@ -121,6 +134,32 @@ export default {
       if (due && (!this.up || this.unsent)) return `${counted(due)} will be deleted when the connection is back.`;
       return `${counted(gone.length)} deleted.`;
     },
+    // The asks of this notebook that wait: {ask, title, cell}.
+    asks() {
+      return this.order.flatMap((id) => {
+        const cell = this.cells.get(id);
+        return cell.story ? pending(cell.story).map((item) => ({ ...item, cell: id })) : [];
+      });
+    },
+    // Files by the call whose version of them is the newest.
+    filesByCall() {
+      const made = new Map();
+      for (const file of this.files.values()) {
+        if (file.call && !file.deleted) made.set(file.call, [...(made.get(file.call) ?? []), file]);
+      }
+      return made;
+    },
+    hidden() {
+      return this.asks.filter((item) => !this.onScreen.has(item.ask));
+    },
+    // How many things wait for a person: asks, questions of turns, lines for programs.
+    waiting() {
+      const others = this.order.filter((id) => {
+        const { state, story } = this.cells.get(id);
+        return story?.waits_for === "answer" || (state === "waiting" && !(story && pending(story).length));
+      });
+      return this.asks.length + others.length;
+    },
     runs() {
       const cells = this.order.map((id) => this.cells.get(id));
       const running = cells.filter((cell) => ACTIVE.includes(cell.state));
@@ -128,7 +167,7 @@ export default {
       return {
         going: going.length,
         queued: cells.filter((cell) => cell.state === "queued").length,
-        waiting: cells.filter((cell) => cell.state === "waiting").length,
+        waiting: this.waiting,
         since: going.length ? Math.min(...going.map((cell) => cell.startedAt ?? Infinity)) : null,
         busy: running.length > 0,
       };
@@ -142,15 +181,18 @@ export default {
     },
     title: "name",
     runs: "name",
+    "inbox.asks": "name",
   },
   created() {
+    this.told = new Told(this.notebook);
+    this.said = new Map(); // command -> {cell, text}: what was said to a turn, until it is surely there
     this.cells = new Map();
     this.pinned = false; // whether the reader stands at the page's tail
     this.touched = new Set();
     this.focusing = this.how = this.from = null;
     this.fresh = recall("nightbook.new") === this.notebook; // just made here: the person wants to type
     remember("nightbook.new", null);
-    this.page = markRaw(deeds(this));
+    this.page = markRaw({ ...deeds(this), ...turnDeeds(this) });
     this.chosen = null; // the cell that was in hand last
     this.commands = new Commands(this.notebook, {
       failed: (command, detail) => {
@@ -175,7 +217,10 @@ export default {
     this.painter = new Painter({
       apply: (op) => this[`on_${op.op}`]?.(op),
       settled: (whole) => this.settle(whole),
-      hello: (stream, seq) => this.$emit("hello", { stream, seq }),
+      hello: (stream, seq) => {
+        this.$emit("hello", { stream, seq });
+        this.$emit("watch", {});
+      },
       drawn: (stream, n, seq, live) => {
         this.seq = seq;
         this.live = live;
@@ -245,6 +290,11 @@ export default {
       this.left = seq;
       this.absence = { ...told, key: freshId() };
     },
+    asked(asks) {
+      this.link.heard();
+      heard(asks);
+      this.told.heard(asks);
+    },
     vanished() {
       this.gone = true;
     },
@@ -270,12 +320,30 @@ export default {
     on_reset() {
       this.stale = this.order.length ? new Set(this.cells.keys()) : null;
       this.arriving = [];
+      this.staged = { files: new Map(), checks: new Map() };
+    },
+    on_file({ file }) {
+      const { ago, ...fields } = file;
+      (this.staged ?? this).files.set(file.path, { ...fields, at: performance.now() - 1000 * ago });
+    },
+    on_check({ item, done }) {
+      (this.staged ?? this).checks.set(item, done);
+    },
+    on_story(op) {
+      const cell = this.cells.get(op.id);
+      if (cell) spliced((cell.story ??= newStory()), op);
+      if (cell && op.items.length) this.touched.add(cell);
+    },
+    on_thought(op) {
+      const cell = this.cells.get(op.id);
+      if (cell) grown(cell.story, op);
+      if (cell) this.touched.add(cell);
     },
     on_notebook({ set }) {
-      for (const key of ["title", "archived", "sandbox"]) if (key in set) this[key] = set[key];
+      for (const key of ["title", "archived", "sandbox", "policy", "rules"]) if (key in set) this[key] = set[key];
     },
     on_add({ cell: view, after, command }) {
-      const { id, source, version, ...fields } = view;
+      const { id, source, version, story, ...fields } = view;
       let cell = this.cells.get(id);
       if (cell) {
         cell.output.clear();
@@ -286,6 +354,8 @@ export default {
         if (this.fresh) this.focusing = id;
         this.fresh = false;
       }
+      if (story) retold((cell.story ??= newStory()), story);
+      else cell.story = null;
       this.fields(cell, fields);
       cell.shown = false;
       this.stale?.delete(id);
@@ -353,8 +423,10 @@ export default {
     // cells
     made(id, source, version) {
       const key = `nightbook.draft.${this.notebook}.${id}`;
-      const cell = reactive({ id, peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null });
-      cell.view = null;
+      const cell = reactive({
+        id, peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null, story: null, unsaid: null,
+      });
+      cell.view = cell.tail = null;
       const runs = `/api/v1/notebooks/${encodeURIComponent(this.notebook)}/runs/`;
       cell.output = markRaw(new Output(() => (cell.run_id ? `${runs}${encodeURIComponent(cell.run_id)}/output` : null)));
       const host = {
@@ -412,6 +484,8 @@ export default {
       }
       const known = cellId && this.cells.get(cellId);
       if (known) known.asked = false;
+      const said = this.said.get(command);
+      if (said) said.cell.unsaid = said.text;
       this.say(reason);
     },
 
@@ -421,11 +495,15 @@ export default {
         for (const id of this.stale) this.drop(id);
         this.order = this.arriving;
       }
-      if (whole) this.arriving = this.stale = null;
+      if (whole && this.staged) Object.assign(this, this.staged);
+      if (whole) this.arriving = this.stale = this.staged = null;
       if (whole) load().catch(() => {}); // for the first cell that is taken in hand
       const reading = this.pinned && this.seq !== null;
       await nextTick();
-      for (const cell of this.touched) cell.view?.drawn();
+      for (const cell of this.touched) {
+        cell.view?.drawn();
+        cell.tail?.();
+      }
       if (reading && this.touched.size) window.scrollTo(0, document.documentElement.scrollHeight);
       this.touched.clear();
     },
@@ -440,12 +518,13 @@ export default {
     },
     speak(id, state) {
       const place = this.order.indexOf(id) + 1;
-      const words = { running: "is running", waiting: "waits for a line from you", done: "is done", error: "failed", cancelled: "was stopped" };
+      const words = { running: "is running", waiting: this.cells.get(id).kind === "agent" ? "asks you something" : "waits for a line from you", done: "is done", error: "failed", cancelled: "was stopped" };
       if (words[state]) this.spoken = `Cell ${place} ${words[state]}`;
     },
     name() {
       const sign = this.runs.waiting ? "Waits: " : this.runs.busy ? "Running: " : "";
-      document.title = `${sign}${this.title?.trim() || "Notebook"} · Nightbook`;
+      const count = inbox.asks.length ? `(${inbox.asks.length}) ` : "";
+      document.title = `${count}${sign}${this.title?.trim() || "Notebook"} · Nightbook`;
     },
     // Something was done to cells that can be taken back.
     took(entry) {

@@ -1,4 +1,4 @@
-"""The pages: home and the notebook. Registered once; a page function builds its page and starts no work."""
+"""The pages: home, the inbox and the notebook. Registered once; a page function builds its page and starts no work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nicegui import app
 
 from engine.feed import Feed
 from ui import theme
-from ui.pages import home, notebook
+from ui.pages import home, inbox, notebook
 
 
 def register(feed: Feed) -> None:
@@ -17,6 +17,7 @@ def register(feed: Feed) -> None:
     app.config.quasar_config["loadingBar"] = {"skipHijack": True}  # requests are asked again offline: no bar for each
     app.add_exception_handler(404, _unknown)
     home.register(feed)
+    inbox.register(feed)
     notebook.register(feed)
 
 

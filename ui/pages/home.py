@@ -12,6 +12,7 @@ from nicegui import ui
 from nicegui.client import Client
 
 from engine.feed import Feed, NotebookRow
+from ui.asks import AsksWatcher
 from ui.components.home import HomeView
 from ui.pages.sockets import only_newest
 from ui.viewer import BEAT, RETRY, page_event
@@ -28,12 +29,17 @@ def register(feed: Feed) -> None:
 
     @ui.page("/", title="Nightbook", language="en-US")
     def home_page(request: Request, client: Client) -> None:
-        view = HomeView(request.scope.get("nightbook.member", "owner"))
+        member = request.scope.get("nightbook.member", "owner")
+        view = HomeView(member)
         watcher = HomeWatcher(feed, view.run_method)
+        asks = AsksWatcher(feed, view.run_method, member=member)
         view.on("hello", lambda event: watcher.hello(page_event(event.args)))
+        view.on("watch", lambda _: asks.hello())
         client.on_connect(only_newest)
         client.on_disconnect(lambda: None if client.has_socket_connection else watcher.park())
+        client.on_disconnect(lambda: None if client.has_socket_connection else asks.park())
         client.on_delete(watcher.park)
+        client.on_delete(asks.park)
 
 
 class HomeWatcher:

@@ -12,6 +12,7 @@ from nicegui.events import GenericEventArguments
 
 from engine.feed import Feed, UnknownNotebook
 from ui import theme
+from ui.asks import AsksWatcher
 from ui.components.notebook import NotebookView
 from ui.pages.sockets import only_newest
 from ui.viewer import Viewer, page_event
@@ -33,11 +34,15 @@ def register(feed: Feed) -> None:
         view = NotebookView(notebook_id, member)
         viewer = Viewer(feed, notebook_id, view.run_method, member=member)
         view.on("hello", lambda event: _hello(viewer, event))
+        asks = AsksWatcher(feed, view.run_method, member=member)
+        view.on("watch", lambda _: asks.hello())
         view.on("drawn", lambda event: _drawn(viewer, event))
         view.on("look", lambda event: _look(viewer, event))
         client.on_connect(only_newest)
         client.on_disconnect(lambda: None if client.has_socket_connection else viewer.park())
+        client.on_disconnect(lambda: None if client.has_socket_connection else asks.park())
         client.on_delete(viewer.close)
+        client.on_delete(asks.park)
         return None
 
 

@@ -4,15 +4,22 @@
 import { CellEditor } from "./editor.js";
 import { drag } from "./drag.js";
 import { markdown } from "./markdown.js";
+import NbTurn from "./turn.js";
 import { duration, inLine, size, took } from "./words.js";
 
 const ACTIVE = ["queued", "running", "waiting", "cancelling"];
 const DOUBLE = 400; // milliseconds after "run" in which a second click of the same button, "stop" by then, was meant for "run"
-const PLACEHOLDERS = { python: "Python", shell: "Shell command", markdown: "Text, in Markdown" };
-const NAMES = { python: "Python", shell: "Shell", markdown: "Text" };
+const PLACEHOLDERS = {
+  agent: "What should be done? Markdown; fenced blocks run as steps",
+  python: "Python",
+  shell: "Shell command",
+  markdown: "Text, in Markdown",
+};
+const NAMES = { agent: "Ask", python: "Python", shell: "Shell", markdown: "Text" };
 
 export default {
   name: "NbCell",
+  components: { NbTurn },
   props: { cell: Object, page: Object, clock: Object, place: Number, last: Boolean, gone: Boolean, line: Number },
   template: `
 <section class="cell" data-testid="cell" :data-cell-id="cell.id" :data-kind="cell.kind" :data-state="cell.state"
@@ -36,12 +43,13 @@ export default {
     <div v-if="cell.kind === 'markdown'" v-show="!editing && (!cell.hide_source || cell.peek)" ref="rendered" class="prose" tabindex="0" role="group"
       :aria-label="'Text of cell ' + place + ', Enter edits it'" @click="edit" @keydown.enter.prevent="edit(null)"></div>
     <div class="editor" ref="editor" v-show="(!cell.hide_source || cell.peek) && (cell.kind !== 'markdown' || editing)"></div>
-    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="cell.shown && !cell.hide_output"
+    <nb-turn v-if="cell.kind === 'agent' && (cell.story || active)" :cell="cell" :page="page" :clock="clock"></nb-turn>
+    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="prints && !cell.hide_output"
       :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"
       @scroll.passive="scrolled"></div>
-    <button v-if="cell.shown && cell.hide_output" type="button" class="folded output" aria-expanded="false" title="Show the output (o)"
+    <button v-if="prints && cell.hide_output" type="button" class="folded output" aria-expanded="false" title="Show the output (o)"
       @click="page.collapse(cell, { output: false })"><span aria-hidden="true">▸</span>Output folded away</button>
-    <button v-if="overflows && !cell.hide_output" type="button" class="ghost fold" @click="tall = !tall">
+    <button v-if="overflows && prints && !cell.hide_output" type="button" class="ghost fold" @click="tall = !tall">
       {{ tall ? 'Show less' : 'Show all of it' }}</button>
     <form v-if="takesInput" class="line" @submit.prevent="answer">
       <label :for="'in-' + cell.id">{{ cell.input ? (cell.input.prompt || 'The program asks for a line') : 'Type a line for the program' }}</label>
@@ -79,12 +87,16 @@ export default {
       const { state, kind, input } = this.cell;
       return (input && input.id !== this.cell.answered) || (kind === "shell" && (state === "running" || state === "waiting"));
     },
+    // What a turn's calls print stands with the call.
+    prints() {
+      return this.cell.shown && this.cell.kind !== "agent";
+    },
     words() {
       const { state, reason, asked } = this.cell;
       if (asked) return "Asked to run";
       if (state === "queued") return inLine(this.line);
       if (state === "running") return "Running";
-      if (state === "waiting") return "Waits for a line from you";
+      if (state === "waiting") return this.cell.kind === "agent" ? "Waits for you" : "Waits for a line from you";
       if (state === "cancelling") return "Stopping";
       if (state === "error") return reason ? `Failed: ${reason}` : "Failed";
       if (state === "cancelled") return reason && reason !== "stopped" ? `Stopped: ${reason}` : "Stopped";
@@ -109,9 +121,10 @@ export default {
     },
   },
   watch: {
-    "cell.kind"() {
+    "cell.kind"(kind) {
       this.editing = false;
       this.editor.recast();
+      if (kind !== "agent") this.$refs.out.append(this.cell.output.root);
       this.$nextTick(() => this.draw());
     },
     place() {
@@ -129,7 +142,7 @@ export default {
     this.ranAt = -Infinity;
   },
   mounted() {
-    this.$refs.out.append(this.cell.output.root);
+    if (this.cell.kind !== "agent") this.$refs.out.append(this.cell.output.root);
     this.editor = new CellEditor(this.$refs.editor, this.host());
     this.cell.view = this;
     this.draw();

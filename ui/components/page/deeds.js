@@ -60,7 +60,7 @@ export function deeds(nb) {
       await saved();
       send("run_all", { ...(until && { until }), ...(since && { since }) });
     },
-    stop: (cell) => send("stop", { cell_id: cell.id }),
+    stop: (cell) => send("stop", cell.run_id ? { run_id: cell.run_id } : { cell_id: cell.id }),
     stopAll: () => send("stop"),
     restart: async (runAll = false) => {
       if (runAll === true) await saved();

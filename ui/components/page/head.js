@@ -1,5 +1,7 @@
 // The head of a notebook page: its title, what runs, what the sandbox and the link are doing, and the deeds for all cells.
 
+import NbInboxLink from "./inbox_link.js";
+import NbPolicy from "./policy.js";
 import { duration } from "./words.js";
 import { chosen, themeEntries } from "./choice.js";
 import NbFaces from "./faces.js";
@@ -31,8 +33,10 @@ export default {
     restarted: String,
     people: Array,
     member: String,
+    policy: String,
+    rules: Array,
   },
-  components: { NbFaces, NbMenu },
+  components: { NbFaces, NbInboxLink, NbMenu, NbPolicy },
   template: `
 <header class="head">
   <a class="logo" href="/" aria-label="All notebooks" title="All notebooks"></a>
@@ -44,7 +48,8 @@ export default {
       <b>Running <span class="clock">{{ since }}</span></b>
       <span v-if="known" class="promise">keeps going if you leave</span><span v-else>when last seen</span></span>
     <span v-else-if="runs.queued" class="chip"><span class="dot"></span>{{ runs.queued }} queued</span>
-    <span v-if="runs.waiting" class="chip wait"><span class="dot"></span>{{ runs.waiting }} {{ runs.waiting === 1 ? 'waits' : 'wait' }} for you</span>
+    <button v-if="runs.waiting" type="button" class="chip wait" title="Show it" @click="page.showWaiting()"><span class="dot"></span>
+      {{ runs.waiting }} {{ runs.waiting === 1 ? 'waits' : 'wait' }} for you</button>
     <span v-if="archived" class="chip">Archived <button type="button" class="ghost" @click="page.unarchive()">Take it back</button></span>
     <span class="chip" data-testid="sandbox-state" :data-state="sandbox.state" :data-kernel="sandbox.kernel" :title="boxTitle">{{ box }}</span>
     <span class="chip" :class="{ live: feed === 'live', off: feed !== 'live' }" data-testid="feed-state" :data-seq="seq ?? ''"
@@ -54,6 +59,8 @@ export default {
   </span>
   <span class="grow"></span>
   <nb-faces :people="people" :member="member"></nb-faces>
+  <nb-inbox-link></nb-inbox-link>
+  <nb-policy :policy="policy" :rules="rules" :page="page"></nb-policy>
   <span class="deeds">
     <button type="button" @click="page.stopAll()" :disabled="!runs.busy && !runs.queued">Stop</button>
     <button type="button" class="main" data-testid="run-all" @click="page.runAll()">Run all</button>

@@ -53,3 +53,16 @@ export function away(seconds) {
   if (seconds < 129600) return counted(Math.round(seconds / 3600), "hour");
   return counted(Math.round(seconds / 86400), "day");
 }
+
+// Seconds still to go: "3:36", "23 h".
+export function span(seconds) {
+  const whole = Math.ceil(seconds);
+  if (whole >= 7200) return `${Math.round(whole / 3600)} h`;
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}
+
+// A time of the server as this device tells it.
+export function hour(at, seconds = false) {
+  const options = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(seconds ? { second: "2-digit" } : {}) };
+  return new Date(at).toLocaleTimeString(undefined, options);
+}

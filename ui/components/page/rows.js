@@ -1,0 +1,135 @@
+// What else a turn tells, each kind as a row of its own: what it was asked, thoughts, searches, messages, what it
+// delivered, what went wrong, and the line that closes it.
+
+import { markdown } from "./markdown.js";
+import { took } from "./words.js";
+
+const SHORT = 140; // characters of a thought's first line
+const WEB = /^https?:\/\//i;
+
+const Prose = {
+  props: { text: String },
+  template: `<div ref="prose" class="prose said"></div>`,
+  watch: { text: { handler: "draw", flush: "post" } },
+  mounted() {
+    this.draw();
+  },
+  methods: {
+    draw() {
+      this.$refs.prose.replaceChildren(markdown(this.text));
+    },
+  },
+};
+
+export const NbRequest = {
+  name: "NbRequest",
+  props: { item: Object },
+  template: `<p class="row said-by"><span class="t">{{ item.by || 'You' }}</span><span class="words">{{ item.text }}</span></p>`,
+};
+
+export const NbThought = {
+  name: "NbThought",
+  components: { Prose },
+  props: { item: Object, streaming: Boolean, final: Boolean },
+  template: `
+<div class="thought" :class="{ opened }">
+  <prose v-if="opened && !item.thinking" :text="item.text"></prose>
+  <p v-else-if="opened" class="words">{{ item.text }}</p>
+  <p v-else class="words first">{{ first }}</p>
+  <button v-if="more && !streaming" type="button" class="ghost fold" :aria-expanded="opened" @click="chosen = !opened">
+    {{ opened ? 'Less' : item.thinking ? 'All of the thought' : 'More' }}</button>
+</div>`,
+  data: () => ({ chosen: null }),
+  computed: {
+    first() {
+      const line = this.item.text.trim().split("\n")[0];
+      return line.length > SHORT ? `${line.slice(0, SHORT)}…` : line + (this.item.text.trim().length > line.length ? " …" : "");
+    },
+    more() {
+      const text = this.item.text.trim();
+      return text.includes("\n") || text.length > SHORT;
+    },
+    opened() {
+      return this.streaming || (this.chosen ?? ((this.final && !this.item.thinking) || !this.more));
+    },
+  },
+};
+
+export const NbSearch = {
+  name: "NbSearch",
+  props: { item: Object },
+  template: `
+<div class="search"><p class="row"><span class="t">Search</span><span class="words">{{ item.query }}</span></p>
+  <ul v-if="item.sources.length" class="sources"><li v-for="(source, at) in item.sources" :key="at">
+    <a v-if="web(source.url)" :href="source.url" target="_blank" rel="noopener noreferrer">{{ source.title || source.url }}</a>
+    <span v-else>{{ source.title || source.url }}</span></li></ul>
+  <p v-else class="small">Found nothing.</p></div>`,
+  methods: {
+    web: (url) => WEB.test(url ?? ""),
+  },
+};
+
+export const NbMessage = {
+  name: "NbMessage",
+  props: { item: Object, page: Object },
+  template: `
+<p class="row said-by" :data-message="item.message" :data-event="item.event"><span class="t">{{ item.by || 'You' }}</span>
+  <span class="words" :class="{ gone: item.event === 'withdrawn' }">{{ item.text }}</span>
+  <span class="status">{{ { queued: asked ? 'taking back' : 'goes in at the next round', withdrawn: 'taken back', taken: 'taken' }[item.event] }}</span>
+  <button v-if="item.event === 'queued'" type="button" class="ghost" :disabled="asked" @click="withdraw">Take back</button></p>`,
+  data: () => ({ asked: false }),
+  methods: {
+    withdraw() {
+      this.asked = true;
+      this.page.withdraw(this.item.message);
+    },
+  },
+};
+
+export const NbDelivered = {
+  name: "NbDelivered",
+  components: { Prose },
+  props: { item: Object, files: Map, page: Object },
+  template: `
+<div class="delivered" data-testid="delivered"><p class="label">Delivered</p>
+  <prose v-if="item.text" :text="item.text"></prose>
+  <p v-if="item.files?.length" class="files"><a v-for="path in item.files" :key="path" class="filechip" target="_blank"
+    :href="page.file(files.get(path) ?? { path })">{{ path }}<span v-if="files.get(path)">v{{ files.get(path).version }}</span></a></p></div>`,
+};
+
+export const NbFailure = {
+  name: "NbFailure",
+  props: { item: Object, cell: Object },
+  template: `
+<div class="failure" role="note"><p><b>{{ place }}</b>{{ item.reason }}</p>
+  <button v-if="item.line" type="button" class="ghost" @click="show">Show line {{ item.line }}</button></div>`,
+  computed: {
+    place() {
+      return item(this.item.step ? `Step ${this.item.step}` : "", this.item.line ? `line ${this.item.line}` : "");
+    },
+  },
+  methods: {
+    show() {
+      const lines = this.cell.source.local.split("\n").slice(0, this.item.line - 1);
+      this.cell.view?.focus(lines.reduce((sum, line) => sum + line.length + 1, 0));
+    },
+  },
+};
+
+function item(...parts) {
+  const known = parts.filter(Boolean).join(", ");
+  return known ? `${known}: ` : "";
+}
+
+export const NbDone = {
+  name: "NbDone",
+  props: { item: Object },
+  template: `<p class="closing" data-testid="turn-done">{{ words }}</p>`,
+  computed: {
+    words() {
+      const counted = (number, name) => `${number} ${name}${number === 1 ? "" : "s"}`;
+      const { rounds, calls, ms, tokens } = this.item;
+      return [counted(rounds, "round"), counted(calls, "call"), `${took(ms)} of work`, ...(tokens ? [`${tokens.toLocaleString()} tokens`] : [])].join(" · ");
+    },
+  },
+};

@@ -1,0 +1,133 @@
+// The turn of an agent cell as it happens: its rows, how far its bounds are used up, and the line in which a person adds
+// to it, answers it or goes on with it.
+
+import NbAsk from "./ask.js";
+import NbCall from "./call.js";
+import { recall, remember } from "./commands.js";
+import { NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought } from "./rows.js";
+import { left, pending } from "./story.js";
+import { duration } from "./words.js";
+
+const RUNNING = ["queued", "running", "waiting", "cancelling"];
+const LIMIT = 20000; // characters of a message, as on the server
+
+export default {
+  name: "NbTurn",
+  components: { NbAsk, NbCall, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought },
+  props: { cell: Object, page: Object, clock: Object },
+  template: `
+<div class="turn" data-testid="turn">
+  <p v-if="story.left_out" class="small">{{ story.left_out.toLocaleString() }} earlier steps are not shown here.</p>
+  <template v-for="(item, at) in story.items" :key="item.key">
+    <nb-thought v-if="item.t === 'thought'" :item="item" :streaming="running && at === last" :final="at === final"></nb-thought>
+    <nb-call v-else-if="item.t === 'tool'" :item="item" :cell="cell" :page="page" :asks="asking.has(item.call)" :files="made(item)"></nb-call>
+    <nb-ask v-else-if="item.t === 'ask'" :ask="item" :page="page" :current="!running && item.run === story.run_id"></nb-ask>
+    <nb-message v-else-if="item.t === 'message'" :item="item" :page="page"></nb-message>
+    <nb-search v-else-if="item.t === 'search'" :item="item"></nb-search>
+    <nb-delivered v-else-if="item.t === 'delivered'" :item="item" :files="page.files()" :page="page"></nb-delivered>
+    <nb-failure v-else-if="item.t === 'error'" :item="item" :cell="cell"></nb-failure>
+    <nb-done v-else-if="item.t === 'done'" :item="item"></nb-done>
+    <nb-request v-else-if="item.t === 'request' && at > 0" :item="item"></nb-request>
+  </template>
+  <div v-if="running" class="budget">
+    <template v-if="story.progress"><p class="progress">{{ story.progress.text }}
+      <b v-if="share !== null" class="count">{{ share }} %</b></p>
+      <div v-if="share !== null" class="bar" role="progressbar" aria-label="Progress" aria-valuemin="0" aria-valuemax="100"
+        :aria-valuenow="share"><i :style="{ width: share + '%' }"></i></div></template>
+    <p v-if="bounds" class="small count" data-testid="turn-budget">{{ bounds }}</p>
+  </div>
+  <section v-if="question" class="asked" data-testid="turn-question" :aria-label="'A question for you'">
+    <h3>A question for you</h3><p class="words">{{ question }}</p>
+    <form class="say" @submit.prevent="say"><textarea ref="text" v-model="text" rows="1" :maxlength="LIMIT" aria-label="Your answer"
+      placeholder="Your answer" data-testid="turn-answer" @input="grow" @keydown="key"></textarea>
+      <button type="submit" class="main" :disabled="!text.trim()">Answer</button></form></section>
+  <form v-else-if="begun" class="say" @submit.prevent="say">
+    <textarea ref="text" v-model="text" rows="1" :maxlength="LIMIT" :aria-label="running ? 'Add to the turn' : 'Reply to the turn'"
+      :placeholder="running ? 'Add to it…' : 'Reply…'" data-testid="turn-say" @input="grow" @keydown="key"></textarea>
+    <button type="submit" :disabled="!text.trim() || stopping">{{ running ? 'Add' : 'Send' }}</button>
+  </form>
+</div>`,
+  data: () => ({ LIMIT, text: "" }),
+  computed: {
+    story() {
+      return this.cell.story;
+    },
+    begun() {
+      return this.story.run_id !== null || this.cell.state === "queued";
+    },
+    running() {
+      return RUNNING.includes(this.cell.state);
+    },
+    stopping() {
+      return this.cell.state === "cancelling";
+    },
+    last() {
+      return this.story.items.length - 1;
+    },
+    // The thought that is the turn's answer: its last word, when nothing was delivered.
+    final() {
+      if (this.running) return -1;
+      const at = this.story.items.findLastIndex((item) => item.t === "thought" || item.t === "delivered" || item.t === "error");
+      return this.story.items[at]?.t === "thought" ? at : -1;
+    },
+    asking() {
+      return new Set(pending(this.story).map((item) => item.call));
+    },
+    share() {
+      const { fraction } = this.story.progress ?? {};
+      return fraction === null || fraction === undefined ? null : Math.round(100 * Math.min(1, Math.max(0, fraction)));
+    },
+    bounds() {
+      const { round, rounds, attempt } = this.story;
+      if (!round) return "";
+      const seconds = left(this.story, this.clock.now);
+      const words = [rounds ? `Round ${round} of ${rounds}` : `Round ${round}`];
+      if (attempt > 1) words.push(`attempt ${attempt}`);
+      if (seconds !== null) words.push(`${duration(1000 * seconds).replace(/^0/, "")} left`);
+      if (this.cell.state === "waiting") words.push("its time stands still while you are asked");
+      return words.join(" · ");
+    },
+    question() {
+      if (this.story.waits_for !== "answer") return "";
+      const asked = this.story.items.findLast((item) => item.t === "tool" && item.tool === "ask_person");
+      return asked?.text || asked?.arguments?.question || asked?.title || "The turn waits for your answer.";
+    },
+  },
+  watch: {
+    text(text) {
+      remember(this.draftKey, text || null);
+    },
+    // What was said and refused comes back.
+    "cell.unsaid"(text) {
+      if (text && !this.text) this.text = text;
+      this.cell.unsaid = null;
+    },
+  },
+  created() {
+    this.draftKey = `nightbook.said.${this.cell.id}`;
+    this.text = recall(this.draftKey) ?? "";
+  },
+  methods: {
+    made(item) {
+      return this.page.filesOf(item.call);
+    },
+    grow() {
+      const { text } = this.$refs;
+      text.style.height = "auto";
+      text.style.height = `${Math.min(text.scrollHeight + 2, 240)}px`;
+    },
+    key(event) {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing || matchMedia("(hover: none)").matches) return;
+      event.preventDefault();
+      this.say();
+    },
+    async say() {
+      const text = this.text.trim();
+      if (!text || this.stopping) return;
+      this.page.say(this.cell, text, this.running);
+      this.text = "";
+      await this.$nextTick();
+      if (this.$refs.text) this.grow();
+    },
+  },
+};
