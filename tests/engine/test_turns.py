@@ -526,3 +526,88 @@ async def test_a_turn_that_is_being_stopped_when_its_worker_goes_is_stopped_by_t
             await whole(hand, notebook_id)
     finally:
         await end_sandboxes(tmp_path)
+
+
+# What went wrong elsewhere
+
+
+@pytest.mark.trio
+async def test_turns_tell_each_their_own_story_one_after_the_other(database: str, tmp_path: Path) -> None:
+    """One conversation's stream must not show another turn's text, nor a stopped turn's steps the next one's."""
+
+    def script(conversation: Any) -> Any:
+        if conversation.request == "stuck":
+            return [Thought("stuck"), 600.0]
+        return [Thought(f"about {conversation.request}"), 0.1, Thought(", more"), Reply()]
+
+    model = Scripted(script)
+    async with worker(database, tmp_path, model=model) as hand:
+        notebook_id, [one, two] = await hand.create(("agent", "one"), ("agent", "two"))
+        await hand.ask(notebook_id, "run_cell", cell_id=one)
+        await hand.ask(notebook_id, "run_cell", cell_id=two)
+        assert await hand.ended(notebook_id, two) == "done"
+        notebook = await hand.notebook(notebook_id)
+        assert [item["text"] for item in items(notebook, one, "thought")] == ["about one, more"]
+        assert [item["text"] for item in items(notebook, two, "thought")] == ["about two, more"]
+        await hand.ask(notebook_id, "edit_cell", cell_id=one, source="stuck")
+        await hand.ask(notebook_id, "run_cell", cell_id=one)
+        await hand.until(notebook_id, lambda n: [item["text"] for item in items(n, one, "thought")] == ["stuck"])
+        await hand.ask(notebook_id, "stop", run_id=(await hand.notebook(notebook_id)).cells[one].run_id)
+        await hand.ask(notebook_id, "edit_cell", cell_id=one, source="again")
+        await hand.ask(notebook_id, "run_cell", cell_id=one)
+        await hand.until(notebook_id, lambda n: n.cells[one].state == "done")
+        notebook = await hand.notebook(notebook_id)
+        assert [item["t"] for item in notebook.cells[one].story.items] == ["request", "thought", "done"]
+        assert model.seen[-1].exchanges == (), "a new run is a new conversation"
+        await whole(hand, notebook_id)
+
+
+@pytest.mark.trio
+async def test_nothing_ends_a_turn_because_it_waits_for_a_person(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.session.LINGER_SECONDS", 0.1)
+    limits: dict[str, Any] = {"sandbox_idle": 0.1, "kernel_idle": 0.1, "poll": 0.1, "turn_seconds": 20.0}
+    async with worker(database, tmp_path, **limits) as hand:
+        notebook_id, [cell] = await hand.create(("agent", block("sh", "echo made > made")))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        notebook = await hand.until(notebook_id, lambda n: open_asks(n, cell))
+        await trio.sleep(1.5)  # many times every limit that there is
+        assert (await hand.notebook(notebook_id)).cells[cell].state == "waiting"
+        await answer(hand, open_asks(notebook, cell)[0]["ask"], "approve")
+        assert await hand.ended(notebook_id, cell) == "done"
+
+
+@pytest.mark.trio
+async def test_a_queued_message_and_a_withdrawn_one_survive_the_worker(database: str, tmp_path: Path) -> None:
+    stuck = Scripted(lambda c: [600.0])
+    async with worker(database, tmp_path, model=stuck) as hand:
+        notebook_id, [cell] = await hand.create(("agent", "talk"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: n.cells[cell].story.round == 1)
+        await hand.ask(notebook_id, "follow_up", id="keep", cell_id=cell, text="kept")
+        await hand.ask(notebook_id, "follow_up", id="drop", cell_id=cell, text="dropped")
+        await hand.until(notebook_id, lambda n: len(n.cells[cell].story.messages) == 2)
+        await hand.ask(notebook_id, "withdraw", message="drop")
+        await hand.until(notebook_id, lambda n: len(n.cells[cell].story.messages) == 1)
+    model = Scripted(lambda c: [Reply()])
+    async with worker(database, tmp_path, model=model) as hand:
+        assert await hand.ended(notebook_id, cell) == "done"
+        assert [list(exchange.messages) for exchange in model.seen[-1].exchanges] == [["kept"]]
+        await whole(hand, notebook_id)
+
+
+@pytest.mark.trio
+async def test_run_all_waits_for_an_agent_cell_and_stops_at_its_error(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [_one, agent, two] = await free(
+            hand, ("python", "x = 1"), ("agent", block("python", "x += 1")), ("python", "print(x)")
+        )
+        await hand.ask(notebook_id, "run_all")
+        assert await hand.ended(notebook_id, two) == "done"
+        assert text_of(await hand.notebook(notebook_id), two) == "2\n"
+        await hand.ask(notebook_id, "edit_cell", cell_id=agent, source=block("sh", "exit 1"))
+        await hand.ask(notebook_id, "run_all")
+        notebook = await hand.until(notebook_id, lambda n: n.cells[two].state == "cancelled", 30)
+        assert notebook.cells[agent].state == "error"
+        await whole(hand, notebook_id)
