@@ -15,7 +15,7 @@ class Turn:
         self.notebook = site.notebook(("agent", source), *cells, title=title)
         site.start(self.notebook)
 
-    def tells(self, kind: str, **fields: Any) -> None:
+    def tells(self, kind: str, /, **fields: Any) -> None:
         """A frame of the turn."""
         self.site.write((self.notebook, kind, {"cell_id": "c0", "run_id": "r0", **fields}))
 

@@ -1,9 +1,11 @@
 // The rail beside the cells (under them on a phone): a list of sections, each a component of its own file that gets the
 // notebook's `page` and `state`, and hides itself while it has nothing to say. A new section is one more line here.
 
+import NbChecks from "./checks.js";
+import NbFiles from "./files.js";
 import NbTimeline from "./timeline.js";
 
-const SECTIONS = [["Timeline", NbTimeline]];
+const SECTIONS = [["Timeline", NbTimeline], ["Checklist", NbChecks], ["Files", NbFiles]];
 
 export default {
   name: "NbRail",
