@@ -137,7 +137,9 @@ class Session:
                     await self._resume()
                 nursery.start_soon(self.broker.run)
                 nursery.start_soon(self._keeper.run)
-                for run in self.notebook.runs.values():
+                self._commands_changed = False
+                await self._take_commands()  # first: a turn that was stopped while nobody worked must not go on
+                for run in list(self.notebook.runs.values()):
                     if run.is_turn and run.state in decide.ACTIVE:
                         self._take_up(run)
                 await self._serve()
@@ -540,7 +542,7 @@ class Session:
         """Stops a run that is being cancelled: a turn by its task, code by the sandbox."""
         if (turn := self._turns.get(run_id)) is not None:
             turn.stop()
-        else:
+        elif run_id not in self.notebook.runs or not self.notebook.runs[run_id].is_turn:
             self._request("stop", run_id)
 
     def _code_of(self, run: Run) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from engine import session
+from engine.journal import Journal
 from engine.notebook import Notebook
 from engine.store import asks
 from tests.engine.engine_run import Hand, worker
@@ -71,3 +72,23 @@ async def test_the_end_of_its_time_wakes_the_notebook_and_is_a_no(
         notebook = await hand.notebook(notebook_id)
         assert not made(hand, notebook)
         assert "nobody answered within 24 h" in (notebook.cells[cell].reason or "")
+
+
+@pytest.mark.trio
+async def test_a_stop_that_came_while_no_engine_ran_goes_before_what_was_approved(
+    database: str, tmp_path: Path
+) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("agent", MAKE))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: n.cells[cell].story.asks)
+    journal = Journal(database)
+    await journal.start(lambda _: None)
+    absent = Hand(journal, tmp_path)
+    await absent.ask(notebook_id, "stop", cell_id=cell)
+    notebook = await absent.notebook(notebook_id)
+    await store(absent, asks.decide, notebook.cells[cell].story.asks[0]["ask"], "approve", "once", None, "owner")
+    await journal.stop()
+    async with worker(database, tmp_path) as hand:
+        assert await hand.ended(notebook_id, cell) == "cancelled"
+        assert not made(hand, await hand.notebook(notebook_id))
