@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections import deque
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Protocol
 
 import trio
 
-from engine import decide
+from engine import decide, workspace
 from engine.frames import BODY_LIMIT, Draft, clean, draft
 from engine.notebook import Notebook, Run, preview
 
@@ -72,9 +71,9 @@ class Records:
 
 
 async def frames_of(
-    notebook: Notebook, sandbox_id: str, batch: list[Record], blobs: BlobStore, workspace: Path
+    notebook: Notebook, sandbox_id: str, batch: list[Record], blobs: BlobStore, folder: Path
 ) -> list[Draft]:
-    """The frames of `batch`, in its order. `workspace` is the notebook's folder, where a run's whole output lies."""
+    """The frames of `batch`, in its order. `folder` is the notebook's, where a run's whole output lies."""
     drafts: list[Draft] = []
     current = notebook
     done = notebook.cursor.get(sandbox_id, 0)
@@ -90,7 +89,7 @@ async def frames_of(
         run = current.runs.get(record.get("run", ""))
         if run is None:
             continue
-        made = await _of_run(notebook, run, record, src, blobs, workspace)
+        made = await _of_run(notebook, run, record, src, blobs, folder)
         if record["t"] == "ended":
             made += decide.after_end(preview(current, made), run, _status(run, record))
         current = preview(current, made)
@@ -105,7 +104,7 @@ def _status(run: Run, record: Record) -> str:
 
 
 async def _of_run(
-    notebook: Notebook, run: Run, record: Record, src: tuple[str, int], blobs: BlobStore, workspace: Path
+    notebook: Notebook, run: Run, record: Record, src: tuple[str, int], blobs: BlobStore, folder: Path
 ) -> list[Draft]:
     ids: dict[str, Any] = {"run_id": run.id, "cell_id": run.cell_id}
     match record["t"]:
@@ -146,7 +145,7 @@ async def _of_run(
                 )
             ]
         case "ended":
-            whole = await _whole(notebook.id, record.get("whole"), blobs, workspace)
+            whole = await _whole(notebook.id, record.get("whole"), blobs, folder)
             status = _status(run, record)
             reason = record.get("reason")
             return [
@@ -179,38 +178,27 @@ async def _bundle(notebook_id: str, data: dict[str, Any], blobs: BlobStore) -> d
 
 
 async def _whole(
-    notebook_id: str, whole: dict[str, Any] | None, blobs: BlobStore, workspace: Path
+    notebook_id: str, whole: dict[str, Any] | None, blobs: BlobStore, folder: Path
 ) -> dict[str, Any] | None:
     """Keeps a run's whole output, which the shim left in a file of the workspace, and names it."""
     if not whole:
         return None
-    data = await trio.to_thread.run_sync(_read_file, workspace, whole["path"])
+    data = await trio.to_thread.run_sync(_read_file, folder, whole["path"])
     if data is None:
         return None
     sha256 = await blobs.keep_blob(notebook_id, "text/plain; charset=utf-8", "gzip", data)
     return {"sha256": sha256, "bytes": whole["bytes"]}
 
 
-def _read_file(workspace: Path, path: str) -> bytes | None:
-    """The bytes of `path` in the workspace; None when it is not a plain file of a size we made.
-
-    The code that ran could have put links there: none is followed, at no step of the way.
-    """
-    *folders, name = PurePosixPath(path).parts
+def _read_file(folder: Path, path: str) -> bytes | None:
+    """The bytes of `path` in the workspace; None when it is not a plain file of a size we made."""
     try:
-        at = os.open(workspace, os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for folder in folders:
-                inner = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-                os.close(at)
-                at = inner
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
-        finally:
-            os.close(at)
+        root = workspace.open_root(folder)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_size > WHOLE_LIMIT:
-            return None
-        return file.read()
+    try:
+        return workspace.read(root, path, WHOLE_LIMIT).data
+    except workspace.WorkspaceError:
+        return None
+    finally:
+        os.close(root)
