@@ -7,57 +7,30 @@ into the folder and before the call is settled. What programs write is found by 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import mimetypes
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import trio
 
 from engine import workspace
 from engine.diff import unified
+from engine.filling import FILE_BYTES, FileStore, Filling, Host, batches, current, digest, is_live
 from engine.frames import Draft, draft
-from engine.notebook import Notebook
 from engine.store.steps import Row
+
+__all__ = ["FILE_BYTES", "KEEP_SECONDS", "Cause", "ChangedMeanwhile", "Files", "Placed", "digest", "is_live", "mime_of"]
 
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 60.0
-FILE_BYTES = 64 * 1024 * 1024  # of one file that is kept
 MIDWAY_BYTES = 256 * 1024 * 1024  # kept while runs go on, until one ends
 KEEP_BYTES = 1024 * 1024 * 1024  # kept at once, at the end of a run
-BATCH_FILES = 200
-BATCH_BYTES = 8 * 1024 * 1024
 COMPARED_BYTES = 512 * 1024  # of texts whose changed lines are counted
-
-_large = trio.Semaphore(2)  # batches over BATCH_BYTES that one process holds in memory
-
-
-class Host(Protocol):
-    """The engine, as files need it."""
-
-    @property
-    def notebook(self) -> Notebook:
-        """As it stands now."""
-
-    async def write(self, drafts: Sequence[Draft], rows: Sequence[Row] = ()) -> None:
-        """Commits one step."""
-
-
-class FileStore(Protocol):
-    """Where bytes are kept."""
-
-    async def keep_files(self, notebook_id: str, items: Sequence[bytes]) -> list[str]: ...
-
-    async def file_contents(self, notebook_id: str, names: Sequence[str]) -> dict[str, bytes]: ...
-
-    async def last_versions(self, notebook_id: str, paths: Sequence[str]) -> dict[str, int]: ...
 
 
 class ChangedMeanwhile(Exception):
@@ -99,11 +72,6 @@ def mime_of(path: str, data: bytes) -> str:
     return "text/plain"
 
 
-def is_live(file: dict[str, Any]) -> bool:
-    """Whether a file, as the fold has it, has a newest version with bytes."""
-    return file.get("sha256") is not None and not file.get("deleted")
-
-
 class Files:
     """The files of one notebook, for its engine. One at a time makes versions, so their numbers follow each other."""
 
@@ -116,66 +84,28 @@ class Files:
         self._keeping = trio.Lock()
         self._marks: dict[str, tuple[int, ...]] = {}  # path -> what tells that it has not changed since it was kept
         self._midway = 0
-        self._filled = False
-        self._recovered = False
+        self._filling = Filling(notebook_id, folder, host, store)
 
     # The folder
 
+    async def woke(self, before: int, epoch: int) -> None:
+        """The engine woke, as the one of `epoch`; the last one before it had the epoch `before`, here or elsewhere."""
+        await self._filling.woke(before, epoch)
+
     async def root(self) -> int:
-        """A descriptor of the folder, which is made, and filled when it is empty. The caller closes it."""
+        """A descriptor of the folder, which is made, and brought up to date first. The caller closes it."""
         async with self._placing:
-            if not self._filled or not self._folder.is_dir():
-                await self._fill()
-                self._filled = True
-            if not self._recovered:
-                await self._recover()
-                self._recovered = True
+            await self._filling.ready()
             return await trio.to_thread.run_sync(workspace.open_root, self._folder)
 
     async def fill(self) -> None:
         """Makes the folder, and fills it when it is empty: to be called before a sandbox starts in it."""
-        self._filled = False
-        os.close(await self.root())
+        async with self._placing:
+            await self._filling.ready(anew=True)
 
     def in_use(self) -> None:
         """A sandbox lives in the folder: what is missing there, programs took away."""
-        self._filled = True
-
-    async def _fill(self) -> None:
-        live = {path: file["sha256"] for path, file in self._host.notebook.files.items() if is_live(file)}
-        sizes = {path: self._host.notebook.files[path].get("bytes") or 0 for path in live}
-        if not await trio.to_thread.run_sync(_begin_filling, self._folder, bool(live)):
-            return
-        log.info("notebook %s: filling its folder with %d files", self._id, len(live))
-        root = await trio.to_thread.run_sync(workspace.open_root, self._folder)
-        try:
-            for batch in _batches(live, sizes.__getitem__):
-                found = await self._store.file_contents(self._id, [live[path] for path in batch])
-                files = [(path, found[live[path]]) for path in batch if live[path] in found]
-                await trio.to_thread.run_sync(_write_missing, root, files)
-        finally:
-            os.close(root)
-        await trio.to_thread.run_sync(_end_filling, self._folder)
-
-    async def _recover(self) -> None:
-        """A crash between the commit of a file and its place in the folder left it beside: it is put there now.
-
-        Else the next walk would find the old one, and take it for what programs want.
-        """
-        meant = await trio.to_thread.run_sync(_meant, self._folder)
-        if meant is None:
-            return
-        path, name = meant
-        known = self._host.notebook.files.get(path)
-        data = None
-        if known is not None and is_live(known) and known["sha256"] == name:
-            data = (await self._store.file_contents(self._id, [name])).get(name)
-        root = await trio.to_thread.run_sync(workspace.open_root, self._folder)
-        try:
-            await trio.to_thread.run_sync(_put_again, root, path, data)
-        finally:
-            os.close(root)
-        await trio.to_thread.run_sync(_meaning(self._folder).unlink, True)
+        self._filling.in_use()
 
     # One file
 
@@ -196,23 +126,23 @@ class Files:
         root = await self.root()
         try:
             async with self._placing:
-                before = await trio.to_thread.run_sync(_current, root, path)
+                before = await trio.to_thread.run_sync(current, root, path)
                 if over is not None and over != ("" if before is None else digest(before)):
                     raise ChangedMeanwhile(f"{workspace.shown(path)} changed meanwhile: read it again")
                 staged = await trio.to_thread.run_sync(workspace.stage, root, path, data, mode)
                 try:
                     placed = await self._version(path, data, before, cause)
-                    await trio.to_thread.run_sync(_mean, self._folder, path, digest(data))
+                    await self._filling.mean(path, digest(data))
                     yield placed
                     with trio.CancelScope(shield=True):
                         await trio.to_thread.run_sync(staged.put)
                 except trio.Cancelled:
                     raise  # perhaps committed: what was meant stays on record
                 except BaseException:
-                    _meaning(self._folder).unlink(missing_ok=True)
+                    self._filling.done()
                     raise
                 else:
-                    _meaning(self._folder).unlink(missing_ok=True)
+                    self._filling.done()
                 finally:
                     staged.drop()
         finally:
@@ -307,7 +237,7 @@ class Files:
         seen = {entry.path for entry in found.files}
         for path in self._marks.keys() - seen:
             del self._marks[path]
-        for batch in _batches(changed, changed.__getitem__):
+        for batch in batches(changed, changed.__getitem__):
             await self._keep_batch(root, batch, cause)
         if not ends:
             self._midway += sum(changed.values())
@@ -340,7 +270,7 @@ class Files:
         """Files that are there no more: a version without bytes."""
         known = self._host.notebook.files
         paths = [path for path in paths if path not in skipped and not known[path].get("deleted")]
-        for batch in _batches(paths, lambda _: 0):
+        for batch in batches(paths, lambda _: 0):
             async with self._placing:
                 gone = await trio.to_thread.run_sync(_gone, root, batch)
                 last = await self._last_versions(gone)
@@ -361,7 +291,7 @@ class Files:
     async def _tell_skipped(self, skipped: dict[str, str], cause: Cause) -> None:
         known = self._host.notebook.files
         fresh = [path for path, reason in skipped.items() if known.get(path, {}).get("skipped") != reason]
-        for batch in _batches(fresh[: workspace.SKIPPED], lambda _: 0):
+        for batch in batches(fresh[: workspace.SKIPPED], lambda _: 0):
             await self._host.write(
                 [
                     draft(
@@ -371,11 +301,6 @@ class Files:
                     for path in batch
                 ]
             )  # fmt: skip
-
-
-def digest(data: bytes) -> str:
-    """The name of bytes in the store."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def _drafted(
@@ -411,27 +336,7 @@ def _counted(path: str, before: bytes | None, after: bytes) -> tuple[int | None,
     return found.added, found.removed
 
 
-def _batches(paths: Iterable[str], size: Any) -> Iterator[list[str]]:
-    batch: list[str] = []
-    total = 0
-    for path in paths:
-        if batch and (len(batch) >= BATCH_FILES or total + size(path) > BATCH_BYTES):
-            yield batch
-            batch, total = [], 0
-        batch.append(path)
-        total += size(path)
-    if batch:
-        yield batch
-
-
 # In worker threads
-
-
-def _current(root: int, path: str) -> bytes | None:
-    try:
-        return workspace.read(root, path, FILE_BYTES).data
-    except workspace.Missing:
-        return None
 
 
 def _read_all(root: int, paths: Sequence[str]) -> dict[str, workspace.Content]:
@@ -445,67 +350,3 @@ def _read_all(root: int, paths: Sequence[str]) -> dict[str, workspace.Content]:
 
 def _gone(root: int, paths: Sequence[str]) -> list[str]:
     return [path for path in paths if not workspace.is_plain(root, path)]
-
-
-def _filling(folder: Path) -> Path:
-    """The mark that a folder is being filled. It stands beside the folder, where no program can reach it."""
-    return folder.with_name(f"{folder.name}.filling")
-
-
-def _begin_filling(folder: Path, files: bool) -> bool:
-    """Makes the folder. Whether it is to be filled: it is empty, or filling it was broken off."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not files:
-        return False
-    if _filling(folder).exists():
-        return True
-    with os.scandir(folder) as found:
-        if any(entry.name != workspace.OWN_FOLDER for entry in found):
-            return False
-    _filling(folder).touch()
-    return True
-
-
-def _write_missing(root: int, files: Sequence[tuple[str, bytes]]) -> None:
-    for path, data in files:
-        try:
-            if not workspace.exists(root, path):
-                workspace.stage(root, path, data, durable=False).put()
-        except workspace.WorkspaceError as error:
-            log.warning("not filled: %s", error)
-
-
-def _meaning(folder: Path) -> Path:
-    """Which file is about to be put into the folder, beside it."""
-    return folder.with_name(f"{folder.name}.placing")
-
-
-def _mean(folder: Path, path: str, name: str) -> None:
-    part = folder.with_name(f"{folder.name}.placing.part")
-    with part.open("w") as file:
-        json.dump([path, name], file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(_meaning(folder))
-
-
-def _meant(folder: Path) -> tuple[str, str] | None:
-    try:
-        path, name = json.loads(_meaning(folder).read_text())
-    except FileNotFoundError:
-        return None
-    return path, name
-
-
-def _put_again(root: int, path: str, data: bytes | None) -> None:
-    workspace.sweep(root, path)
-    try:
-        if data is not None and _current(root, path) != data:
-            workspace.stage(root, path, data).put()
-    except workspace.WorkspaceError as error:
-        log.warning("not put into the folder: %s", error)
-
-
-def _end_filling(folder: Path) -> None:
-    os.sync()
-    _filling(folder).unlink(missing_ok=True)

@@ -165,6 +165,10 @@ class Journal:
         """The bytes of these digests."""
         return await self._bridge.run(files.contents, self._pool, notebook_id, names)
 
+    async def file_digests(self, notebook_id: str, paths: Sequence[str]) -> dict[str, set[str]]:
+        """What each path ever held, by digest."""
+        return await self._bridge.run(files.digests, self._pool, notebook_id, paths)
+
     async def last_versions(self, notebook_id: str, paths: Sequence[str]) -> dict[str, int]:
         """The highest version of each path that has one."""
         return await self._bridge.run(files.last_versions, self._pool, notebook_id, paths)

@@ -172,7 +172,9 @@ class Session:
                 drafts += self._joined(sandbox)
         elif any(run.state in decide.ACTIVE and not run.is_turn for run in self.notebook.runs.values()):
             drafts += self._lost("the sandbox is gone")
+        before = self.notebook.epoch
         await self._commit(drafts)
+        await self.files.woke(before, self.epoch)
         self._repeat_requests()
 
     async def _join(self) -> Sandbox | None:

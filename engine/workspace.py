@@ -300,6 +300,17 @@ def names_in(root: int, path: str, limit: int) -> tuple[list[tuple[str, str, int
     return found[:limit], len(found) <= limit
 
 
+def remove(root: int, path: str) -> None:
+    """Takes a plain file away. One that is gone already: no effect. Raises `WorkspaceError`."""
+    *folders, name = split(plain(path))
+    with contextlib.suppress(Missing), inside(root, folders) as at:
+        _about(at, name, path)
+        try:
+            os.unlink(name, dir_fd=at)
+        except OSError as error:
+            raise _explained(error, path) from None
+
+
 def sweep(root: int, path: str) -> None:
     """Takes away what was written aside, beside `path`, by a process that died."""
     *folders, _ = split(path) or ["."]

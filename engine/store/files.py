@@ -57,6 +57,19 @@ async def last_versions(pool: Db, notebook_id: str, paths: Sequence[str]) -> dic
     return {row["path"]: row["version"] for row in rows}
 
 
+async def digests(pool: Db, notebook_id: str, paths: Sequence[str]) -> dict[str, set[str]]:
+    """What each path ever held, by digest."""
+    rows = await pool.fetch(
+        """
+        SELECT path, array_agg(DISTINCT sha256) AS names FROM file
+        WHERE notebook_id = $1 AND path = ANY($2::text[]) AND sha256 IS NOT NULL GROUP BY path
+        """,
+        notebook_id,
+        list(paths),
+    )
+    return {row["path"]: set(row["names"]) for row in rows}
+
+
 @dataclass(frozen=True, slots=True)
 class FileVersion:
     """One version of a file. `sha256` null: it was deleted then."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from engine import files, workspace
+from engine import files, filling, workspace
 from engine.diff import unified
 from engine.files import Cause, is_live, mime_of
 from engine.frames import draft
@@ -104,6 +104,44 @@ async def test_a_folder_that_a_living_sandbox_emptied_is_not_filled(database: st
 
 
 @pytest.mark.trio
+async def test_a_folder_that_another_machine_has_overtaken_gets_what_changed_there(
+    database: str, tmp_path: Path
+) -> None:
+    async with house(database, tmp_path) as room:
+        here, there = room.folder, tmp_path / "there/workspace"
+
+        def engine(folder: Path) -> None:
+            room.files = files.Files(room.id, folder, room, room.journal)
+
+        await room.files.woke(0, 1)
+        await room.files.fill()
+        for path in ("changed", "deleted", "same", "unkept"):
+            write(here, path, "1")
+        await kept(room)
+        write(here, "unkept", "written as the machine died")
+        engine(there)
+        await room.files.woke(1, 2)
+        await room.files.fill()
+        write(there, "changed", "2")
+        write(there, "new/one", "2")
+        os.unlink(there / "deleted")
+        await kept(room)
+        engine(here)
+        await room.files.woke(2, 3)
+        state = await kept(room)
+        assert (here / "changed").read_text() == "2"
+        assert (here / "new/one").read_text() == "2"
+        assert not (here / "deleted").exists()
+        assert state == {
+            "changed": (2, True), "deleted": (2, False), "new/one": (1, True), "same": (1, True), "unkept": (2, True),
+        }  # fmt: skip
+        engine(here)
+        await room.files.woke(3, 4)  # nobody came between: what is here counts
+        write(here, "changed", "1")
+        assert (await kept(room))["changed"] == (3, True)
+
+
+@pytest.mark.trio
 async def test_filling_that_was_broken_off_goes_on(database: str, tmp_path: Path, monkeypatch: Any) -> None:
     async with house(database, tmp_path) as room:
         await room.files.fill()
@@ -111,7 +149,7 @@ async def test_filling_that_was_broken_off_goes_on(database: str, tmp_path: Path
             write(room.folder, f"f{number:03}", str(number))
         await kept(room)
         shutil.rmtree(room.folder)
-        real = files._write_missing
+        real = filling._write_missing
         calls = 0
 
         def once(root: int, batch: Any) -> None:
@@ -121,11 +159,11 @@ async def test_filling_that_was_broken_off_goes_on(database: str, tmp_path: Path
                 raise OSError("the machine died")
             real(root, batch)
 
-        monkeypatch.setattr(files, "_write_missing", once)
+        monkeypatch.setattr(filling, "_write_missing", once)
         with pytest.raises(OSError, match="machine died"):
             await room.files.fill()
         assert len(os.listdir(room.folder)) == 200
-        monkeypatch.setattr(files, "_write_missing", real)
+        monkeypatch.setattr(filling, "_write_missing", real)
         await room.files.fill()
         assert len(os.listdir(room.folder)) == 450
         assert all(is_live(file) for file in room.notebook.files.values())
