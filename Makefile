@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .SHELLFLAGS := -euc
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench soak lock browser
+.PHONY: help run test check bench soak shots lock browser
 
 help:
 	@echo "make run    set up and serve; prints the link that logs you in"
 	@echo "make test   set up for development, then all checks and tests"
 	@echo "make check  lint, format, types, import contracts"
 	@echo "make bench  the benchmarks; make soak: the long tests"
+	@echo "make shots  the pictures of the README, from a real run"
 	@echo "make lock   resolve the dependencies of pyproject.toml anew (needs uv)"
 
 run: $(VENV)/.ready
@@ -33,6 +34,9 @@ bench: $(VENV)/.ready-dev
 
 soak: $(VENV)/.ready-dev browser
 	NIGHTBOOK_SOAK=1 $(BIN)/pytest tests e2e
+
+shots: $(VENV)/.ready-dev browser
+	$(BIN)/python -m tests.shots
 
 # The environment, made again only when what it is made of changed.
 

@@ -23,6 +23,7 @@ from engine.feed import Feed, Left
 from engine.ids import new_id
 from tests.ui.scripted import ScriptedFeed
 from ui import pages, theme
+from ui.viewer import Viewer
 
 
 def build() -> FastAPI:
@@ -78,6 +79,7 @@ def build() -> FastAPI:
             "subscriptions": len(feed.subscriptions),
             "viewers": sum(name.startswith(("viewer of", "home watcher", "asks watcher")) for name in names),
             "tasks": len(names),
+            "unacknowledged": sum(one.unacknowledged for one in gc.get_objects() if isinstance(one, Viewer)),
         }
 
     @app.post("/prune")

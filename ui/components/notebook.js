@@ -43,7 +43,7 @@ export default {
     <p><a href="/">All notebooks</a></p></div>
   <div v-else class="page railed">
   <section class="column" aria-label="Cells">
-    <nb-strip v-if="absence" :absence="absence" :waiting="runs.waiting" @show="showLeft" @dismiss="absence = null"></nb-strip>
+    <nb-strip v-if="absence" :absence="absence" :going="runs.going" :waiting="runs.waiting" @show="showLeft" @dismiss="absence = null"></nb-strip>
     <p class="unseen" role="status" aria-live="polite">{{ spoken }}</p>
     <div v-for="notice in notices" :key="notice.key" class="note" role="alert">{{ notice.text }}
       <button type="button" class="ghost" @click="dismiss(notice)">Dismiss</button></div>

@@ -2,8 +2,8 @@
 
 import { away, counted } from "./words.js";
 
-// What happened, most important last; "" when nothing did.
-export function happened({ finished, failed, stopped, changed, remarks, delivered, restarted }, waiting) {
+// What happened and what goes on, most important last; "" when nothing did.
+export function happened({ finished, failed, stopped, changed, remarks, delivered, restarted }, going, waiting) {
   const parts = [
     finished && `${counted(finished, "cell")} finished`,
     failed && `${finished ? failed : counted(failed, "cell")} failed`,
@@ -12,6 +12,7 @@ export function happened({ finished, failed, stopped, changed, remarks, delivere
     remarks && counted(remarks, "remark"),
     delivered && `${counted(delivered, "result")} delivered`,
     restarted && "the server was restarted",
+    going && `${finished || failed || stopped ? going : counted(going, "cell")} still running`,
     waiting && (waiting === 1 ? "1 question waits" : `${waiting} questions wait`),
   ].filter(Boolean);
   return parts.join(", ");
@@ -19,7 +20,7 @@ export function happened({ finished, failed, stopped, changed, remarks, delivere
 
 export default {
   name: "NbStrip",
-  props: { absence: Object, waiting: Number },
+  props: { absence: Object, going: Number, waiting: Number },
   emits: ["show", "dismiss"],
   template: `
 <section class="note back" aria-label="While you were away" data-testid="return-strip">
@@ -32,7 +33,7 @@ export default {
       return away(this.absence.seconds);
     },
     words() {
-      return happened(this.absence, this.waiting);
+      return happened(this.absence, this.going, this.waiting);
     },
   },
 };
