@@ -359,7 +359,7 @@ class Turn:
                         if isinstance(item, Reply):
                             reply = item
                             continue
-                        self._said.append(self._saying(number, item))
+                        self._said += self._saying(number, item)
                         more.set()
                 nursery.cancel_scope.cancel()
         except ExceptionGroup as group:
@@ -368,15 +368,31 @@ class Turn:
             raise RuntimeError("the reply ended without saying so")
         return reply
 
-    def _saying(self, number: int, item: Thought | Search) -> Draft:
+    def _saying(self, number: int, item: Thought | Search) -> list[Draft]:
         if isinstance(item, Search):
-            return draft("search", round=number, query=item.query, sources=list(item.sources), **self._at)
-        return draft("thought", round=number, text=item.text, thinking=item.thinking or None, **self._at)
+            return [draft("search", round=number, query=item.query, sources=list(item.sources), **self._at)]
+        return [
+            draft(
+                "thought", round=number, text=item.text[at : at + THOUGHT_CHARACTERS], thinking=item.thinking or None,
+                **self._at,
+            )
+            for at in range(0, len(item.text), THOUGHT_CHARACTERS)
+        ]  # fmt: skip
 
     async def _tell_thoughts(self, more: _Flag) -> None:
         while True:
             await more.wait()
-            await self._host.step(lambda _: (self._take_said(), ()))
+            taken: list[Draft] = []
+
+            def tell(_: Notebook, taken: list[Draft] = taken) -> Decided:
+                taken += self._take_said()
+                return taken, ()
+
+            try:
+                await self._host.step(tell)
+            except trio.Cancelled:  # the reply ended meanwhile, and the step was withdrawn: it is told with the reply
+                self._said[:0] = taken
+                raise
             await trio.sleep(THOUGHT_SECONDS)
 
     def _take_said(self) -> list[Draft]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from tests.bench import latency, starts, throughput
+from tests.bench import latency, starts, throughput, turns
 from tests.bench.house import database, house
 
 
@@ -18,6 +18,8 @@ async def _all(dsn: str, folder: Path) -> None:
         for figure in await latency.figures(server, dsn):
             print(figure.line(), flush=True)
         for figure in await throughput.figures(server, dsn):
+            print(figure.line(), flush=True)
+        for figure in await turns.figures(server):
             print(figure.line(), flush=True)
 
 

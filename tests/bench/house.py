@@ -49,7 +49,9 @@ class House:
         self.journal = journal
         self.port = port
         self.engines: dict[str, Session] = {}
-        self._config = SessionConfig(sandbox_config(settings), "bench", 300, 300)
+        self.folder = settings.data
+        self.sandboxes = sandbox_config(settings)
+        self._config = SessionConfig(self.sandboxes, "bench", 300, 300)
 
     async def wake(self, count: int, first: int = 0) -> list[str]:
         """Makes notebooks with one cell and wakes an engine for each."""

@@ -611,3 +611,17 @@ async def test_run_all_waits_for_an_agent_cell_and_stops_at_its_error(database: 
         notebook = await hand.until(notebook_id, lambda n: n.cells[two].state == "cancelled", 30)
         assert notebook.cells[agent].state == "error"
         await whole(hand, notebook_id)
+
+
+@pytest.mark.trio
+async def test_nothing_said_is_lost_when_a_reply_ends_while_it_is_being_stored(database: str, tmp_path: Path) -> None:
+    def script(conversation: Any) -> Any:
+        number = len(conversation.exchanges)
+        said = [Thought(f"{number}a "), 0.0, Thought(f"{number}b "), 0.0]
+        return [*said, Reply() if number == 20 else calls(("progress", {"text": "on"}))]
+
+    async with worker(database, tmp_path, model=Scripted(script)) as hand:
+        notebook_id, [cell] = await hand.create(("agent", "talk"))
+        notebook = await run(hand, notebook_id, cell, "done", 60)
+        said = "".join(item["text"] for item in items(notebook, cell, "thought"))
+        assert said == "".join(f"{number}a {number}b " for number in range(21))
