@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 
 COMPARED_LINES = 1500  # between what is equal at both ends; comparing more takes too long
-DIFF_BYTES = 48 * 1024
+DIFF_BYTES = 40 * 1024
 CONTEXT = 3
 
 

@@ -53,7 +53,8 @@ class Output:
         dropped, dropped_size = self._dropped, self.dropped_size
         while tail_size > TAIL and tail_size - _size(shared[head + dropped]) >= TAIL:
             gone = _size(shared[head + dropped])
-            dropped, dropped_size, tail_size = dropped + 1, dropped_size + gone, tail_size - gone
+            before = shared[head + dropped].get("left_out") or 0  # a gap that falls into this one
+            dropped, dropped_size, tail_size = dropped + 1, dropped_size + gone + before, tail_size - gone
         if dropped > 1024 and dropped * 2 > end:  # give the memory back, now and then
             shared = shared[:head] + shared[head + dropped :]
             end, dropped = end - dropped, 0
@@ -80,6 +81,11 @@ class Output:
                 yield {**item, "left_out": item.get("left_out", 0) + self.dropped_size}
             else:
                 yield shared[at]
+
+    @property
+    def left_out(self) -> int:
+        """How much of what was printed is not kept here, all gaps together."""
+        return sum(item.get("left_out") or 0 for item in self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Output) and self.to_json() == other.to_json()

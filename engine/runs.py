@@ -108,7 +108,7 @@ class CodeRuns:
         cell = self._host.notebook.cells.get(cell_id)
         if cell is None or cell.run_id != run_id:
             raise ToolFailed(f"cell {cell_id} was deleted or run again meanwhile: what this run did is in its history")
-        return CodeResult(cell.state, text_of(cell.output), cell.output.dropped_size, cell.reason, None)
+        return CodeResult(cell.state, text_of(cell.output), cell.output.left_out, cell.reason, None)
 
     async def end_all(self, turn_id: str) -> None:
         """Stops what a turn has under way, and waits until it is gone."""
@@ -141,7 +141,7 @@ class CodeRuns:
         if cell.call.lost:
             raise ToolFailed(LOST)
         call, output = cell.call, cell.output
-        return CodeResult(call.status or "error", text_of(output), output.dropped_size, call.reason, call.exit)
+        return CodeResult(call.status or "error", text_of(output), output.left_out, call.reason, call.exit)
 
 
 def _known(notebook: Notebook, cell_id: str, run_id: str) -> Cell | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from e2e.api import Api
+from e2e.server import Server
 from e2e.waiting import until
 from engine.files import FILE_BYTES
 
@@ -143,3 +145,30 @@ def test_a_deleted_file_says_so_and_its_versions_stay(api: Api) -> None:
     assert (answer.status_code, answer.json()["detail"]) == (404, "a was deleted as of version 2; ask for one before")
     assert api.client.get(at(made.id, "a"), params={"version": 1}).content == b"here"
     assert [one["deleted"] for one in listed(api, made.id, deleted=True)] == [True]
+
+
+def test_what_a_turn_wrote_is_there_by_version_and_again_in_a_folder_that_was_lost(api: Api, served: Server) -> None:
+    fence = "```"
+    book = "\n\n".join(
+        (
+            f"{fence}write notes/a.txt\none\ntwo\n{fence}",
+            f"{fence}edit notes/a.txt\n<<<<<<<\ntwo\n=======\nthree\n>>>>>>>\n{fence}",
+            f"{fence}read notes/a.txt\n{fence}",
+        )
+    )
+    made = api.notebook(("agent", book), ("shell", "cat notes/a.txt"))
+    turn, cell = made.cells
+    made.ask("set_policy", policy="edits")
+    made.run(turn)
+    until(lambda: made.cell(turn)["state"] == "done", "the turn is done")
+    tools = [item for item in made.cell(turn)["story"]["items"] if item["t"] == "tool"]
+    assert tools[1]["diff"].endswith(" one\n-two\n+three\n")
+    assert tools[2]["text"].startswith("one\nthree\n")
+    versions = [(one["version"], one["call"]) for one in listed(api, made.id, path="notes/a.txt")]
+    assert versions == [(2, tools[1]["call"]), (1, tools[0]["call"])]
+    assert api.client.get(at(made.id, "notes/a.txt"), params={"version": 1}).content == b"one\ntwo\n"
+    shutil.rmtree(served.data / "workspaces" / made.id)
+    made.run(cell)
+    until(lambda: made.cell(cell)["state"] == "done", "the folder was filled again")
+    assert "".join(item["text"] for item in made.cell(cell)["output"]).split() == ["one", "three"]
+    assert listed(api, made.id)[0]["version"] == 2

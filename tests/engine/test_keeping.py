@@ -132,3 +132,20 @@ async def test_a_turn_writes_edits_and_reads_and_both_versions_are_there_when_th
         await hand.ask(notebook_id, "run_cell", cell_id=after)
         assert await hand.ended(notebook_id, after) == "done"
         assert text_of(await hand.notebook(notebook_id), after).splitlines() == ["one", "three", "from a program"]
+
+
+@pytest.mark.trio
+async def test_a_result_of_a_hundred_megabytes_stays_small_and_says_what_it_leaves_out(
+    database: str, tmp_path: Path
+) -> None:
+    book = f"{FENCE}sh\nhead -c 100000000 /dev/zero | tr '\\0' x\n{FENCE}"
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("agent", book))
+        await hand.ask(notebook_id, "set_policy", policy="all")
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell, 60) == "done"
+        [tool] = [item for item in (await hand.notebook(notebook_id)).cells[cell].story.items if item["t"] == "tool"]
+        assert len(tool["text"]) < 60_000
+        assert tool["left_out"] > 99_000_000
+        [row] = await hand.sql("SELECT sum(octet_length(body::text)) AS size FROM frame")
+        assert row["size"] < 15_000_000

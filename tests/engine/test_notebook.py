@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.frames import Draft, Frame, draft
 from engine.notebook import Notebook, apply, fold
-from engine.output import HEAD, TAIL
+from engine.output import HEAD, TAIL, Output
 from engine.snapshot import dump, load
 from tests.engine.frames_made import START, after, numbered
 
@@ -206,3 +206,11 @@ def test_output_folded_in_pieces_of_any_size_is_the_same(size: int) -> None:
     for start in range(0, len(frames), size):
         notebook = load(dump(fold(notebook, frames[start : start + size])))
     assert dump(notebook) == dump(whole)
+
+
+def test_a_gap_that_falls_into_a_larger_one_is_told_with_it() -> None:
+    output = Output()
+    for _ in range(100):
+        output = output.add({"stream": "stdout", "text": "x" * 10_000, "left_out": 1_000_000})
+    kept = sum(len(item["text"]) for item in output)
+    assert output.left_out + kept == 100 * 1_010_000

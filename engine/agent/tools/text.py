@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-RESULT_BYTES = 48 * 1024  # of UTF-8, of one result; a frame holds 64 KiB of text
+RESULT_BYTES = 40 * 1024  # of UTF-8, of one result; with what is said around it, it fits a frame
 
 
 def trimmed(text: str, limit: int = RESULT_BYTES) -> tuple[str, int]:
