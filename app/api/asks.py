@@ -210,7 +210,8 @@ def obstacle_to_going_on(ask: Ask, notebook: Notebook) -> str | None:
         return "the cell was run again since, or went on; answer what it asks now"
     if ask.run_id in notebook.runs:
         return "the turn has not ended: it goes on without this step; send it a message, or wait for its end"
-    if cell.story.resume_step is None:
+    last = next((item for item in reversed(cell.story.items) if item["t"] == "ask"), None)
+    if cell.story.resume_step is None or last is None or last["ask"] != ask.id:
         return "the turn went on without this step and ended elsewhere; send it a message instead"
     return None
 

@@ -524,19 +524,24 @@ class Turn:
             if isinstance(prepared, Prepared):
                 await self._host.broker.decide(self._asker, [prepared.wanted])
         rows: list[Row] = []
+        remark: str | None = None
         while isinstance(prepared, Prepared):
             verdict = await self._verdict(call)
             if not verdict.approved:
                 return await self._unmade(call, Result("denied", verdict.text))
             prepared = await self._prepare(call)  # what it points at may have changed since it was asked about
             if isinstance(prepared, Prepared) and await self._host.broker.confirm(self._asker, prepared.wanted):
-                rows = (await self._verdict(call)).rows
+                verdict = await self._verdict(call)
+                rows, remark = verdict.rows, verdict.text if verdict.message else None
                 break
         if isinstance(prepared, Result):
             return await self._unmade(call, prepared)
         key = effect_key(self._run.id, call.id, prepared.digest)
         await self._reserve(prepared, key, rows)
-        return await self._settle(call, await self._do(prepared, key))
+        result = await self._do(prepared, key)
+        if remark is not None:  # what a person said with the approval is for the model, too
+            result = replace(result, text=f"{result.text.rstrip()}\n[{remark}]".lstrip())
+        return await self._settle(call, result)
 
     async def _verdict(self, call: Call) -> Any:
         """Waits for a person, who may have put the ask off: then this needs no engine until it is decided."""

@@ -180,6 +180,7 @@ def test_the_answer_of_a_person_is_carried_out_once(place: Place, patient: Serve
     assert notebook.wait(notebook.cells[0], seconds=60)["state"] == "done"
     assert place.made(notebook) == "once\n"
     assert len(verdicts(notebook)) == 1
+    assert "approved by owner, saying: go on" in results(notebook)[0]["text"]
     assert_problem(place.answer(ask, "deny"), 409, "approved by owner")
 
 
