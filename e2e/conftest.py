@@ -146,8 +146,10 @@ def visit(browser: Browser, target: Target) -> Iterator[Callable[..., Visitor]]:
     """A function that lets a new person in, in a browser context of their own; all leave at the end of the test."""
     came: list[Visitor] = []
 
-    def enter(browser: Browser = browser, origin: str | None = None, **options: Any) -> Visitor:
-        came.append(Visitor(browser, target.link, origin, **options))
+    def enter(
+        browser: Browser = browser, origin: str | None = None, link: str = target.link, **options: Any
+    ) -> Visitor:
+        came.append(Visitor(browser, link, origin, **options))
         return came[-1]
 
     yield enter

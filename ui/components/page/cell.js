@@ -98,6 +98,7 @@ export default {
       if (state === "running") return "Running";
       if (state === "waiting") return this.cell.kind === "agent" ? "Waits for you" : "Waits for a line from you";
       if (state === "cancelling") return "Stopping";
+      if (state === "error" && this.cell.story?.items.some((item) => item.t === "error")) return "Failed"; // its row says why
       if (state === "error") return reason ? `Failed: ${reason}` : "Failed";
       if (state === "cancelled") return reason && reason !== "stopped" ? `Stopped: ${reason}` : "Stopped";
       return state === "done" && reason ? reason : "";

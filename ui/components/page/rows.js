@@ -59,7 +59,7 @@ export const NbSearch = {
   name: "NbSearch",
   props: { item: Object },
   template: `
-<div class="search"><p class="row"><span class="t">Search</span><span class="words">{{ item.query }}</span></p>
+<div class="lookup"><p class="row"><span class="t">Search</span><span class="words">{{ item.query }}</span></p>
   <ul v-if="item.sources.length" class="sources"><li v-for="(source, at) in item.sources" :key="at">
     <a v-if="web(source.url)" :href="source.url" target="_blank" rel="noopener noreferrer">{{ source.title || source.url }}</a>
     <span v-else>{{ source.title || source.url }}</span></li></ul>
