@@ -112,6 +112,7 @@ class SandboxState:
     isolation: str | None = None
     kernel: str = "none"  # none | starting | ready | gone
     reason: str | None = None
+    lives: int = 0  # kernels that there have been: variables belong to one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,7 @@ def _session(notebook: Notebook, frame: Frame) -> dict[str, Any]:
                 isolation=body.get("isolation", notebook.sandbox.isolation),
                 kernel=body.get("kernel", notebook.sandbox.kernel),
                 reason=body.get("reason"),
+                lives=notebook.sandbox.lives + (body.get("kernel") == "ready" != notebook.sandbox.kernel),
             )
             # Only the living sandbox can be resumed: cursors of earlier lives would grow for ever.
             cursor = notebook.cursor

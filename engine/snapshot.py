@@ -14,7 +14,7 @@ from engine.output import Output
 from engine.splice import Edit
 from engine.story import Story
 
-FORMAT = 4
+FORMAT = 5
 
 
 def _plain(value: Any, names: tuple[str, ...]) -> dict[str, Any]:

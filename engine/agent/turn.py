@@ -57,6 +57,7 @@ PAUSE_SECONDS = (1.0, 4.0)  # before the second attempt, and the third
 THOUGHT_SECONDS = 0.15  # pieces that come within this become one frame
 THOUGHT_CHARACTERS = 16_000  # in one frame
 KERNEL_GONE = "The Python kernel of before is gone, and with it the variables that cells and calls had made."
+FAULT = "the turn failed inside Nightbook; see its log"
 WHETHER = "The server stopped while this ran, and what became of it cannot be found out."
 T = TypeVar("T")
 
@@ -166,8 +167,14 @@ class Turn:
             raise
         except Exception:
             log.exception("notebook %s: turn %s", self._notebook.id, self._run.id)
-            ending = Ending("error", "the turn failed inside Nightbook; see its log")
-        await self._end(ending)
+            ending = Ending("error", FAULT)
+        try:
+            await self._end(ending)
+        except (FencedStep, Fenced):
+            raise
+        except Exception:  # what cannot be ended in good order must end all the same, or it would be tried for ever
+            log.exception("notebook %s: end of turn %s", self._notebook.id, self._run.id)
+            await self._host.step(self._end_anyhow)
 
     def _cut_short(self) -> Ending:
         if self._stopping:
@@ -709,9 +716,15 @@ class Turn:
 
         await self._host.step(end)
 
+    def _end_anyhow(self, notebook: Notebook) -> Decided:
+        run = notebook.runs.get(self._run.id)
+        if run is None:
+            return (), ()
+        return [decide.end(run, "error", FAULT), *decide.after_end(notebook, run, "error")], ()
+
     _effects: Mapping[str, store.StoredEffect] = {}
     _pending: dict[str, Any] | None = None
-    _kernel: str | None = None
+    _kernel: int | None = None
 
 
 class _Flag:
@@ -757,10 +770,10 @@ def _call(stored: Mapping[str, Any]) -> Call:
     )
 
 
-def _kernel(notebook: Notebook) -> str | None:
-    """The life of the kernel that holds variables now; null without one."""
+def _kernel(notebook: Notebook) -> int | None:
+    """Which life of the kernel holds variables now; null without one."""
     sandbox = notebook.sandbox
-    return sandbox.id if sandbox.state == "awake" and sandbox.kernel == "ready" else None
+    return sandbox.lives if sandbox.state == "awake" and sandbox.kernel == "ready" else None
 
 
 def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:

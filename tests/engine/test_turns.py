@@ -625,3 +625,62 @@ async def test_nothing_said_is_lost_when_a_reply_ends_while_it_is_being_stored(d
         notebook = await run(hand, notebook_id, cell, "done", 60)
         said = "".join(item["text"] for item in items(notebook, cell, "thought"))
         assert said == "".join(f"{number}a {number}b " for number in range(21))
+
+
+@pytest.mark.trio
+async def test_a_turn_is_told_of_a_kernel_that_a_person_restarted(database: str, tmp_path: Path) -> None:
+    hold = trio.Event()
+
+    class Holding(Scripted):
+        async def reply(self, conversation: Any, tools: Any) -> Any:
+            if len(conversation.exchanges) == 1:
+                await hold.wait()
+            async for item in super().reply(conversation, tools):
+                yield item
+
+    steps = [calls(("python", {"code": "x = 1"})), calls(("python", {"code": "print('x' in globals())"})), Reply()]
+    model = Holding(lambda c: [steps[len(c.exchanges)]])
+    async with worker(database, tmp_path, model=model) as hand:
+        notebook_id, [cell] = await free(hand, ("agent", "go"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: n.cells[cell].story.round == 2, 30)
+        lives = (await hand.notebook(notebook_id)).sandbox.lives
+        await hand.ask(notebook_id, "restart_kernel")
+        await hand.until(notebook_id, lambda n: n.sandbox.lives > lives, 30)
+        hold.set()
+        assert await hand.ended(notebook_id, cell, 30) == "done"
+        first, second = model.seen[-1].exchanges
+        assert second.results["call-0"].text == "False\n"
+        assert KERNEL_GONE in [*first.messages, *second.messages]
+
+
+@pytest.mark.trio
+async def test_a_deleted_cell_takes_its_turn_with_it_and_leaves_the_lane_free(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [gone, next_] = await free(
+            hand, ("agent", block("sh", "echo on; sleep 600")), ("agent", block("check still here"))
+        )
+        await hand.ask(notebook_id, "run_cell", cell_id=gone)
+        await hand.until(notebook_id, lambda n: "on" in text_of(n, gone))
+        await hand.ask(notebook_id, "delete_cell", cell_id=gone)
+        await hand.ask(notebook_id, "run_cell", cell_id=next_)
+        assert await hand.ended(notebook_id, next_) == "done"
+        assert (await hand.notebook(notebook_id)).runs == {}
+        await whole(hand, notebook_id)
+
+
+@pytest.mark.trio
+async def test_a_turn_that_nightbook_itself_fails_ends_and_takes_nothing_with_it(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.agent.turn import Turn
+
+    async def broken(turn: Turn) -> None:
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setattr(Turn, "_load", broken)
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell, other] = await free(hand, ("agent", block("check x")), ("python", "print('fine')"))
+        notebook = await run(hand, notebook_id, cell, "error")
+        assert "see its log" in (notebook.cells[cell].reason or "")
+        await run(hand, notebook_id, other, "done")
