@@ -90,7 +90,9 @@ def between(old: Notebook, new: Notebook, frame: Frame, now: datetime | None = N
     if old.history is not new.history and old.history != new.history:
         ops.append(_history(old.history, new.history))
     if frame.kind == "file":
-        ops.append(_file(new.files[frame.body["path"]], now))
+        # One that the fold forgot at once is gone, and was never kept.
+        gone = {**frame.body, "at": frame.at.isoformat()}
+        ops.append(_file(new.files.get(frame.body["path"], gone), now))
     if frame.kind == "check":
         ops.append({"op": "check", "item": frame.body["item"], "done": new.checks[frame.body["item"]]})
     if frame.kind == "refused":

@@ -89,7 +89,11 @@ class Page:
         self.told = [*(entry for entry in self.told if entry["seq"] < op["from"]), *op["entries"]][-KEPT:]
 
     def file(self, op: ops.Op) -> None:
-        self.files[op["file"]["path"]] = op["file"]
+        file = op["file"]
+        if file.get("deleted") and file.get("version") is None:  # it was never kept, and is gone
+            self.files.pop(file["path"], None)
+        else:
+            self.files[file["path"]] = file
 
     def check(self, op: ops.Op) -> None:
         self.checks[op["item"]] = op["done"]
@@ -257,6 +261,8 @@ turns = st.one_of(
     ),
     st.tuples(st.just("progress"), st.fixed_dictionaries({"text": words, "fraction": st.just(0.5)})),
     st.tuples(st.just("file"), st.fixed_dictionaries({"path": words, "version": st.integers(1, 3)})),
+    st.tuples(st.just("file"), st.fixed_dictionaries({"path": words, "skipped": words})),
+    st.tuples(st.just("file"), st.fixed_dictionaries({"path": words, "deleted": st.just(True)})),
     st.tuples(st.just("check"), st.fixed_dictionaries({"item": words, "done": st.booleans()})),
     st.tuples(st.just("session"), st.fixed_dictionaries({"event": st.just("policy"), "policy": st.just("all")})),
     st.tuples(
@@ -434,6 +440,13 @@ def test_an_edit_tells_whose_it_is() -> None:
     edit = ("cell", {"event": "edited", "cell_id": "a", "at": 1, "insert": "y", "by": "owner", "command_id": "c9"})
     (op,) = seen(ops_of(edit))
     assert (op["command"], op["by"], op["base"], op["version"], op["at"], op["insert"]) == ("c9", "owner", 1, 4, 1, "y")
+
+
+def test_a_file_that_was_never_kept_and_is_gone_is_told_as_gone() -> None:
+    drawn = ops_of(
+        ("file", {"path": "node_modules", "skipped": "not kept"}), ("file", {"path": "node_modules", "deleted": True})
+    )
+    assert (drawn[-1]["op"], drawn[-1]["file"]["path"], drawn[-1]["file"]["deleted"]) == ("file", "node_modules", True)
 
 
 def test_a_refusal_names_the_command() -> None:
