@@ -18,7 +18,7 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from app.api import asks, blobs, document, files, health, notebooks, problems
+from app.api import asks, blobs, document, files, health, math, notebooks, problems
 from app.auth import AuthMiddleware
 from app.settings import Settings
 from engine.feed import Feed, FeedConfig
@@ -57,6 +57,7 @@ def build(settings: Settings, feed: Feed, token: str, port: int, worker_ready: C
     api.include_router(asks.router(feed))
     api.include_router(blobs.router(feed))
     api.include_router(files.router(feed))
+    api.include_router(math.router())
     problems.refuse_the_rest(api)
     document.install(api)
     pages.register(feed)

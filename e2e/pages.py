@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwrig
 
 from e2e import editor
 from e2e.api import Notebook
+from e2e.waiting import until
 
 _ARGUMENTS = [
     "--disable-gpu",
@@ -20,6 +21,38 @@ _ARGUMENTS = [
     "--disable-sync",
 ]
 _SYSTEM = Path("/usr/bin/chromium")
+
+# All that a person reads in an output who scrolls from its first line to its last: a page holds no more of a long one
+# than what is near the eyes. What passes by is taken block by block, each once, in its order.
+READ_OUTPUT = """async (out) => {
+  const room = () => [...out.querySelectorAll(".out-room")].some((node) => node.offsetHeight > 0);
+  if (!room()) return out.textContent;
+  const scroller = out.scrollHeight > out.clientHeight + 1 ? out : document.scrollingElement;
+  const drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  const was = scroller.scrollTop;
+  if (scroller === out) out.scrollIntoView({ block: "nearest" });
+  const seen = new Map();
+  const take = () => [...out.firstElementChild.childNodes].forEach((part, at) => {
+    if (!part.classList?.contains("out-lines")) return seen.set(`${at} 0`, part.textContent);
+    for (const block of part.querySelectorAll(":scope > .out-block")) {
+      const behind = block.nextSibling?.nodeType === 3 ? block.nextSibling.data : "";
+      seen.set(`${at} ${block.dataset.number ?? Infinity}`, block.textContent + behind);
+    }
+  });
+  scroller.scrollTop = 0;
+  await drawn();
+  for (let before = -1; scroller.scrollTop > before; await drawn()) {
+    take();
+    before = scroller.scrollTop;
+    scroller.scrollTop = before + scroller.clientHeight + 2400;
+  }
+  take();
+  scroller.scrollTop = was;
+  await drawn();
+  const place = (key) => key.split(" ").map(Number);
+  const order = (one, other) => place(one)[0] - place(other)[0] || (place(one)[1] > place(other)[1] ? 1 : -1);
+  return [...seen.keys()].sort(order).map((key) => seen.get(key)).join("");
+}"""
 
 
 def launch(playwright: Playwright, *, root: bool) -> Browser:
@@ -91,7 +124,8 @@ class NotebookPage:
     # What stands there
 
     def text(self, cell_id: str) -> str:
-        return self.output(cell_id).text_content() or ""
+        text: str = self.output(cell_id).evaluate(READ_OUTPUT)
+        return text
 
     def lines(self, cell_id: str) -> list[str]:
         return self.text(cell_id).splitlines()
@@ -112,7 +146,7 @@ class NotebookPage:
         expect(self.cell(cell_id)).to_have_attribute("data-state", pattern, timeout=seconds * 1000)
 
     def wait_text(self, cell_id: str, part: str, seconds: float = 20.0) -> None:
-        expect(self.output(cell_id)).to_contain_text(part, timeout=seconds * 1000)
+        until(lambda: part in self.text(cell_id), f"{part!r} in the output", seconds)
 
     def wait_done(self, cell_id: str, seconds: float = 30.0) -> None:
         """Waits until the cell's run is over and the page shows the newest frame."""

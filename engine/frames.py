@@ -104,7 +104,11 @@ class RunBody(Body):
 
 
 class OutputBody(Body):
-    """What a run printed or displayed: `text` of a `stream`, or `data` (a MIME bundle)."""
+    """What a run printed or displayed: `text` of a `stream`, or `data` (a MIME bundle).
+
+    `left_out` counts bytes of text, `displays_left_out` displays, that no frame before this one has. `clear` empties
+    the output.
+    """
 
     text: str | None = None
     stream: Stream | None = None
@@ -114,6 +118,8 @@ class OutputBody(Body):
     display: str | None = None
     update: bool | None = None
     left_out: int | None = None
+    displays_left_out: int | None = None
+    clear: bool | None = None
     src: tuple[str, int] | None = None
 
 

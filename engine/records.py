@@ -5,6 +5,7 @@ Pure but for one thing: bytes too large for a frame go to the blob store first, 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections import deque
@@ -13,10 +14,11 @@ from typing import Any, Protocol
 
 import trio
 
-from engine import decide, workspace
-from engine.frames import BODY_LIMIT, Draft, clean, draft
+from engine import decide, images, workspace
+from engine.frames import Draft, clean, draft
 from engine.notebook import Notebook, Run, preview
 
+INLINE_BYTES = 32 * 1024  # of a display's values that its frame carries; a page loads the others when they come near
 QUEUE_BYTES = 1024 * 1024  # of records that wait for a commit, before the sandbox is not read any more
 STEP_BYTES = 512 * 1024  # of records in one step
 WHOLE_LIMIT = 96 * 1024 * 1024
@@ -124,14 +126,17 @@ async def _of_run(
                 draft(
                     "output",
                     data=await _bundle(notebook.id, record["data"], blobs),
-                    metadata=record.get("metadata") or None,
+                    metadata=_metadata(record) or None,
                     result=record.get("result") or None,
                     display=record.get("display"),
                     update=record.get("update") or None,
+                    displays_left_out=record.get("left_out") or None,
                     src=src,
                     **ids,
                 )
             ]
+        case "clear":
+            return [draft("output", clear=True, src=src, **ids)]
         case "input":
             return [
                 draft(
@@ -165,16 +170,42 @@ async def _of_run(
 async def _bundle(notebook_id: str, data: dict[str, Any], blobs: BlobStore) -> dict[str, Any]:
     """A MIME bundle that fits a frame: a value too large for it becomes {"blob": sha256, "bytes": size}."""
     bundle: dict[str, Any] = {}
-    room = BODY_LIMIT * 3 // 4
+    room = INLINE_BYTES
     for mime, value in sorted(clean(data).items(), key=lambda item: len(str(item[1]))):
         text = value if isinstance(value, str) else json.dumps(value)
         size = len(text.encode())
         if size <= room:
             bundle[mime], room = value, room - size
             continue
-        sha256 = await blobs.keep_blob(notebook_id, mime, None, text.encode())
-        bundle[mime] = {"blob": sha256, "bytes": size}
+        content = _bytes(mime, value) or text.encode()
+        sha256 = await blobs.keep_blob(notebook_id, mime, None, content)
+        bundle[mime] = {"blob": sha256, "bytes": len(content)}
     return bundle
+
+
+def _bytes(mime: str, value: Any) -> bytes | None:
+    """The bytes that an image's value stands for: kernels send them in base64, but SVG as it is."""
+    if not mime.startswith("image/") or not isinstance(value, str):
+        return None
+    if mime == "image/svg+xml":
+        return value.encode()
+    try:
+        return base64.b64decode(value)
+    except ValueError:
+        return None
+
+
+def _metadata(record: Record) -> dict[str, Any]:
+    """A display's metadata, with what its images say of their size."""
+    metadata = dict(record.get("metadata") or {})
+    metadata.pop(images.SIZES, None)
+    sizes = {}
+    for mime, value in record["data"].items():
+        if isinstance(value, str) and mime.startswith("image/"):
+            content = _bytes(mime, value[:87_400] if mime != "image/svg+xml" else value[:65_536])
+            if content is not None and (sides := images.sides(mime, content)) is not None:
+                sizes[mime] = sides
+    return {**metadata, images.SIZES: sizes} if sizes else metadata
 
 
 async def _whole(

@@ -538,7 +538,7 @@ class Session:
         """Asks the sandbox for a run that has begun; known there, it is not started again."""
         run = self.notebook.runs.get(run_id)
         if run is not None and run.state in decide.ACTIVE and (found := self._code_of(run)) is not None:
-            self._request("execute", run.id, *found, run.parent is None)
+            self._request("execute", run.id, *found, run.parent is None, run.cell_id if run.parent is None else None)
 
     def stop(self, run_id: str) -> None:
         """Stops a run that is being cancelled: a turn by its task, code by the sandbox."""

@@ -31,13 +31,28 @@ from typing import Any
 
 from engine.frames import TEXT_LIMIT, Frame
 from engine.history import History
+from engine.images import SIZES
 from engine.notebook import Cell, Notebook
 from engine.story import Item, Story
 
 Op = dict[str, Any]
 
 ACTIVE = frozenset({"running", "waiting", "cancelling"})
-SHOWN = ("text/plain", "image/png", "image/jpeg")  # MIME types this page draws
+# MIME types that the page draws, the best first. A display goes to the page as one of them.
+SHOWN = (
+    "application/vnd.nightbook.table+json",
+    "application/vnd.plotly.v1+json",
+    "text/html",
+    "text/markdown",
+    "image/svg+xml",
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "text/latex",
+    "application/json",
+    "text/plain",
+)
+PLAIN_LIMIT = 4096  # characters of a display's plain text beside a better kind
 _STORY = ("run_id", "round", "rounds", "seconds", "attempt", "waits_for", "progress", "left_out", "resume_step")
 _FIELDS = ("kind", "state", "run_id", "reason", "count", "ms", "whole", "beside", "hide_source", "hide_output")
 
@@ -164,7 +179,7 @@ def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str, now: dat
         yield from _story_ops(was.story, cell, now)
     if cell.output is not was.output:
         body = frame.body
-        if frame.kind != "output":
+        if frame.kind != "output" or body.get("clear"):
             yield {"op": "clear", "id": cell_id}
         elif body.get("update") and body.get("display") is not None:
             yield {"op": "update", "id": cell_id, "item": _item(body)}
@@ -226,17 +241,30 @@ def _file(file: dict[str, Any], now: datetime) -> Op:
 def _item(body: dict[str, Any]) -> dict[str, Any]:
     """An output body as the page draws it: without what it cannot show."""
     item: dict[str, Any] = {}
-    if body.get("left_out"):
-        item["left_out"] = body["left_out"]
+    item |= {name: body[name] for name in ("left_out", "displays_left_out") if body.get(name)}
     if body.get("text") is not None:
         item |= {"stream": body.get("stream") or "stdout", "text": body["text"]}
         return item
     data = body.get("data") or {}
-    item["data"] = {mime: data[mime] for mime in SHOWN if mime in data}
-    item["kinds"] = sorted(data)
+    mime = best(data)
+    if mime is None:
+        item["kinds"] = sorted(data)
+    else:
+        item |= {"mime": mime, "value": data[mime]}
+        sides = (body.get("metadata") or {}).get(SIZES, {}).get(mime)
+        if sides is not None:
+            item["size"] = sides
+    plain = data.get("text/plain")
+    if mime != "text/plain" and isinstance(plain, str):
+        item["plain"] = plain[:PLAIN_LIMIT]
     if body.get("display") is not None:
         item["display"] = body["display"]
     return item
+
+
+def best(data: dict[str, Any]) -> str | None:
+    """The MIME type of a bundle that says most."""
+    return next((mime for mime in SHOWN if mime in data), None)
 
 
 def _before(order: tuple[str, ...], cell_id: str) -> str | None:

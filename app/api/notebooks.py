@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
@@ -18,6 +20,7 @@ from engine.frames import CellKind, FrameOut, clean
 from engine.ids import new_id
 from engine.snapshot import view
 from engine.store import asking, reading
+from ui import export
 
 HEARTBEAT_SECONDS = 4.0
 PAGE_FRAMES = 1000
@@ -189,6 +192,36 @@ def router(feed: Feed) -> APIRouter:
             events(subscription),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
+        )
+
+    @routes.get(
+        "/{notebook_id}/export",
+        summary="Read the notebook as one document",
+        description="Cells, sources, and outputs as they end up on a terminal; pictures stand inside.",
+        response_class=Response,
+        responses={200: {"content": {mime: {"schema": {"type": "string"}} for mime in export.MIME.values()}}},
+    )
+    async def exported(
+        notebook_id: str,
+        request: Request,
+        form: Annotated[export.Format, Query(alias="format", description="Markdown, HTML or plain text")] = "html",
+    ) -> Response:
+        subscription = await feed.attach(notebook_id, after=None, member=member(request), operator=False)
+        try:
+            folded = await subscription.snapshot()
+        finally:
+            subscription.close()
+        blobs: dict[str, bytes] = {}
+        for digest in export.blobs_of(folded):
+            if sum(map(len, blobs.values())) < export.BLOB_BYTES and (found := await reading.blob(feed.pool, digest)):
+                blobs[digest] = found.data
+        text = await asyncio.to_thread(export.document, folded, form, blobs)
+        words = re.sub(r"[^\w-]+", "-", folded.title)[:60].strip("-") or "notebook"
+        name = quote(f"{words}.{form}")
+        return Response(
+            text,
+            media_type=f"{export.MIME[form]}; charset=utf-8",
+            headers={"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Cache-Control": "no-store"},
         )
 
     @routes.get(

@@ -33,7 +33,7 @@ _ETC = (
 # The kernel's own code, and nothing else of this package.
 _KERNEL_FILES = (
     "engine/__init__.py", "engine/sandbox/__init__.py", "engine/sandbox/channel.py", "engine/sandbox/kernel.py",
-    "engine/sandbox/wire.py",
+    "engine/sandbox/tables.py", "engine/sandbox/wire.py",
 )  # fmt: skip
 
 
@@ -77,7 +77,9 @@ class Place(NamedTuple):
             "TMPDIR": temporary,
             "IPYTHONDIR": f"{temporary}/.ipython",
             "MPLCONFIGDIR": f"{temporary}/.matplotlib",
+            # Figures are shown at the end of their cell, plots as their specification.
             "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+            "PLOTLY_RENDERER": "plotly_mimetype",
             "XDG_CACHE_HOME": f"{temporary}/.cache",
         }
 

@@ -31,13 +31,15 @@ from itertools import pairwise
 from types import FrameType
 from typing import Any
 
+from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
+from IPython.core.formatters import BaseFormatter
 from IPython.core.interactiveshell import InteractiveShell
-from traitlets import Type
+from traitlets import ObjectName, Type, Unicode
 from traitlets.config import Config
 
-from engine.sandbox import wire
+from engine.sandbox import tables, wire
 from engine.sandbox.channel import Channel, InStream, OutStream, encode, flush_c_stdio
 
 LARGEST_DISPLAY = 16 * 1024 * 1024
@@ -107,7 +109,7 @@ class Publisher(DisplayPublisher):
         send_data(data, metadata, (transient or {}).get("display_id"), update, 0)
 
     def clear_output(self, wait: bool = False) -> None:
-        _channel.text("stdout", "\x1b[2K\r")
+        _channel.message({"t": "clear", "wait": wait})
 
 
 class ResultHook(DisplayHook):
@@ -121,6 +123,36 @@ class ResultHook(DisplayHook):
 
     def finish_displayhook(self) -> None:
         """Nothing to print."""
+
+
+class TableFormatter(BaseFormatter):
+    """Data frames as tables of their first and last rows (see `tables.py`). Knows types by name, imports none."""
+
+    format_type = Unicode(tables.MIME)
+    print_method = ObjectName("_nightbook_table_")
+    _return_type = dict
+
+
+class Compiler(CachingCompiler):
+    """Gives code of cells a name in tracebacks that leads to the cell: a link (OSC 8) around IPython's own words."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.cell: str | None = None  # the cell whose code is compiled
+        self._cells: dict[str, str] = {}
+
+    def cache(self, transformed_code: str, number: int = 0, raw_code: str | None = None) -> str:
+        name = super().cache(transformed_code, number, raw_code)
+        if self.cell is not None:
+            self._cells[name] = self.cell
+        return name
+
+    def format_code_name(self, name: str) -> tuple[str, str] | None:
+        known, cell = super().format_code_name(name), self._cells.get(name)
+        if known is None or cell is None:
+            return known
+        label, words = known
+        return f"\x1b]8;;nightbook:cell/{cell}\x1b\\{label}", f"{words}\x1b]8;;\x1b\\"
 
 
 class Exit:
@@ -139,7 +171,9 @@ class Exit:
 class Shell(InteractiveShell):
     displayhook_class = Type(ResultHook)
     display_pub_class = Type(Publisher)
+    compiler_class = Type(Compiler)
 
+    compile: Compiler
     stopped: Callable[[], bool]  # whether the running cell's task was cancelled by an interrupt; set by the kernel
 
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
@@ -154,11 +188,18 @@ class Shell(InteractiveShell):
             leave_out_own_frames(problem)
             frames = traceback.extract_tb(problem.__traceback__)
             first = next((i for i, frame in enumerate(frames) if frame.filename.startswith("<ipython-input")), 0)
-            lines = traceback.format_list(traceback.StackSummary.from_list(frames[first:][-INTERRUPTED_FRAMES:]))
-            _channel.text("traceback", f"{''.join(lines)}KeyboardInterrupt\n")
+            lines = "".join(map(self._frame, frames[first:][-INTERRUPTED_FRAMES:]))
+            _channel.text("traceback", f"{lines}KeyboardInterrupt\n")
         elif not isinstance(problem, SystemExit):
             leave_out_own_frames(problem)
             super().showtraceback(*args, **kwargs)
+
+    def _frame(self, frame: traceback.FrameSummary) -> str:
+        """One frame of a traceback, plain, in the form of IPython's."""
+        named = self.compile.format_code_name(frame.filename)
+        words = " ".join(named) if named else f"File {frame.filename}"
+        function = "" if frame.name.startswith("<") else f", in {frame.name}"
+        return f"{words}, line {frame.lineno}{function}\n    {frame.line or ''}\n\n"
 
     def enable_gui(self, gui: str | None = None) -> None:
         """There is no screen here."""
@@ -175,6 +216,11 @@ def make_shell() -> Shell:
     config.InteractiveShell.colors = "neutral"  # readable on light and dark
     config.InteractiveShell.autoindent = False
     shell = Shell.instance(config=config)
+    formatter = TableFormatter(parent=shell.display_formatter)
+    for module, name, to_table in tables.FORMATTERS:
+        formatter.for_type_by_name(module, name, to_table)  # type: ignore[no-untyped-call]
+    assert shell.display_formatter is not None
+    shell.display_formatter.formatters[tables.MIME] = formatter
     shell.user_ns.update(exit=Exit("exit"), quit=Exit("quit"))
     # IPython's advice for its terminal ("To exit: use 'exit', 'quit', or Ctrl-D").
     warnings.filterwarnings("ignore", message="To exit: use")
@@ -220,7 +266,8 @@ class Kernel:
             for _, payload in frames.whole():
                 body = json.loads(payload)
                 if body["op"] == "execute":
-                    self._loop.call_soon_threadsafe(self._start, body["run"], body["code"], body.get("stdin", True))
+                    wanted = body["run"], body["code"], body.get("stdin", True), body.get("cell")
+                    self._loop.call_soon_threadsafe(self._start, *wanted)
                 elif body["op"] == "answer" and (answers := self._answers.pop(body["input"], None)) is not None:
                     answers.put(body["text"])
         os._exit(0)
@@ -233,9 +280,10 @@ class Kernel:
 
     # The main thread.
 
-    def _start(self, run: str, code: str, stdin: bool) -> None:
+    def _start(self, run: str, code: str, stdin: bool, cell: str | None) -> None:
         self._cancelled = False
         self._stdin = stdin
+        self._shell.compile.cell = cell
         signal.signal(signal.SIGINT, self._interrupted)  # a cell may have changed it
         _channel.message({"t": "begin", "run": run})
         self._task = self._loop.create_task(self._cell(run, code))

@@ -168,7 +168,8 @@ class KernelHost:
             self._next()
             return
         self._before = {(process.pid, process.began) for process in self.tree.members()}
-        self._send({"op": "execute", "run": run.id, "code": run.code, "stdin": run.stdin})
+        wanted = {"run": run.id, "code": run.code, "stdin": run.stdin, "cell": run.cell}
+        self._send({"op": "execute", **wanted})
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -346,7 +347,9 @@ class KernelHost:
             fields = {"result": bool(body["result"]), "display": display, "update": bool(body["update"])}
             if "count" in body:
                 fields["count"] = int(body["count"])
-            run.record("data", data=data, metadata=metadata, **fields)
+            run.display(data=data, metadata=metadata, **fields)
+        elif kind == "clear":
+            run.clear(bool(body["wait"]))
         elif kind == "input":
             key = str(body["input"])
             run.inputs.add(key)

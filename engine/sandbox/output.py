@@ -206,6 +206,15 @@ class Shaper:
             self._last = self._clock()
         self.due = self._held_since + HELD_SECONDS if self._held_since is not None and not self._thin else None
 
+    def discard(self) -> None:
+        """Forget what was not emitted: the output was emptied."""
+        self._pending.clear()
+        self._pending_size = self._left_out = 0
+        self._plain = False
+        self._tail.clear()
+        self._tail_size = 0
+        self.due = None if self._held_since is None else self._held_since + HELD_SECONDS
+
     def finish(self) -> dict[str, Any] | None:
         """Emit everything that is left; returns where the whole output is, or None when all of it was shown."""
         if not self._thin:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from engine.sandbox.displays import Displays
 from engine.sandbox.loop import Loop, Timer
 from engine.sandbox.output import Shaper, Whole
 
@@ -21,9 +22,10 @@ class Run:
     def __init__(
         self, run: str, kind: str, code: str, *, loop: Loop, record: Callable[[dict[str, Any]], object],
         ended: Callable[["Run", str, str | None, int | None], None], workspace: str, raw: str,
-        stdin: bool = True,
+        stdin: bool = True, cell: str | None = None,
     ) -> None:  # fmt: skip
         self.id = run
+        self.cell = cell  # where the code stands, for tracebacks
         self.kind = kind
         self.code = code
         self.stdin = stdin  # whether there is anybody to ask for input
@@ -34,6 +36,9 @@ class Run:
         self._keep = record
         self._tell = ended
         self._shaper = Shaper(self._shaped, Whole(workspace, raw, run))
+        self._displays = Displays(self._displayed)
+        self._clearing = False  # what is shown next takes the place of all there is
+        self._cleared = True  # nothing was recorded since the output was empty
         self._timer: Timer | None = None
         self._steps: list[Timer] = []
         self._began: float | None = None
@@ -45,14 +50,41 @@ class Run:
 
     def output(self, stream: str, data: bytes) -> None:
         if not self.over and data:
+            self._clear_first()
             self._shaper.feed(stream, data)
             self._schedule()
+
+    def display(self, **fields: Any) -> None:
+        """A MIME bundle; recorded now or, in a flood of them, the newest now and then."""
+        if not self.over:
+            if not fields.get("update"):
+                self._clear_first()
+            self._displays.show(fields)
+            self._schedule()
+
+    def clear(self, wait: bool) -> None:
+        """Empty the output; with `wait` only when something else is shown, so that nothing flickers."""
+        if not self.over:
+            self._clearing = True
+            if not wait:
+                self._clear_first()
+
+    def _clear_first(self) -> None:
+        if not self._clearing:
+            return
+        self._clearing = False
+        self._shaper.discard()
+        self._displays.clear()
+        if not self._cleared:
+            self._keep({"t": "clear", "run": self.id})
+            self._cleared = True
 
     def record(self, kind: str, **fields: Any) -> None:
         """Anything but output: what was printed before comes first."""
         if not self.over:
             self._shaper.flush()
             self._schedule()
+            self._cleared = False
             self._keep({"t": kind, "run": self.id, **fields})
 
     def end(self, status: str, reason: str | None = None, code: int | None = None) -> None:
@@ -60,6 +92,7 @@ class Run:
         if self.over:
             return
         whole = self._shaper.finish()
+        self._displays.finish()
         self.over = True
         for timer in (self._timer, *self._steps):
             if timer is not None:
@@ -89,16 +122,21 @@ class Run:
         record: dict[str, Any] = {"t": "out", "run": self.id, "stream": stream, "text": text}
         if left_out:
             record["left_out"] = left_out
+        self._cleared = False
         self._keep(record)
+
+    def _displayed(self, fields: dict[str, Any]) -> None:
+        self.record("data", **fields)
 
     def _pump(self) -> None:
         self._timer = None
         if not self.over:
             self._shaper.pump()
+            self._displays.pump()
             self._schedule()
 
     def _schedule(self) -> None:
-        due = self._shaper.due
+        due = min((at for at in (self._shaper.due, self._displays.due) if at is not None), default=None)
         if self._timer is not None and self._timer.call is not None:
             if due is not None and self._timer.when <= due:
                 return  # it comes early enough and looks again

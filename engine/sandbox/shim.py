@@ -155,6 +155,8 @@ class Shim:
             raise Refused(f"no such run: {name!r} of kind {kind!r}")
         if not isinstance(code, str):
             raise Refused("the code is not text")
+        if not (body.get("cell") is None or (isinstance(body["cell"], str) and _RUN_ID.match(body["cell"]))):
+            raise Refused("the cell's id is none")
         known = self.book.runs.get(name)
         if known is not None:
             return {"state": known["state"]}
@@ -167,7 +169,7 @@ class Shim:
             raise Refused(f"the run cannot be noted on disk, so it is not started: {problem}") from problem
         run = self._runs[name] = Run(
             name, kind, code, loop=self.loop, record=self.record, ended=self._ended, workspace=self._place.workspace,
-            raw=str(self._folder / f"output-{name}"), stdin=bool(body.get("stdin", True)),
+            raw=str(self._folder / f"output-{name}"), stdin=bool(body.get("stdin", True)), cell=body.get("cell"),
         )  # fmt: skip
         if kind == "python":
             self.kernel.execute(run)

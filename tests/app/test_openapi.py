@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from app.api import asks, blobs, files, health, notebooks
+from app.api import asks, blobs, files, health, math, notebooks
 from e2e.api import Api
 from engine.commands import CommandModel
 
@@ -16,10 +16,12 @@ CONTRACT = {
     ("get", "/api/v1/notebooks/{notebook_id}"): "200",
     ("post", "/api/v1/notebooks/{notebook_id}/commands"): "202",
     ("get", "/api/v1/notebooks/{notebook_id}/frames"): "200",
+    ("get", "/api/v1/notebooks/{notebook_id}/export"): "200",
     ("get", "/api/v1/blobs/{sha256}"): "200",
     ("get", "/api/v1/notebooks/{notebook_id}/files"): "200",
     ("get", "/api/v1/notebooks/{notebook_id}/files/{path}"): "200",
     ("put", "/api/v1/notebooks/{notebook_id}/files/{path}"): "202",
+    ("get", "/api/v1/math"): "200",
     ("get", "/api/v1/asks"): "200",
     ("post", "/api/v1/asks/{ask_id}"): "200",
     ("post", "/api/v1/asks/{ask_id}/park"): "200",
@@ -67,6 +69,7 @@ def test_every_route_is_listed_and_nothing_else(document: dict[str, Any]) -> Non
         asks.router(feed),
         blobs.router(feed),
         files.router(feed),
+        math.router(),
     )
     routes = {
         (method.lower(), route.path_format)

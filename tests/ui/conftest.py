@@ -41,6 +41,18 @@ class Site:
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.loads(answer.read() or b"null")
 
+    def blob(self, mime: str, data: bytes) -> dict[str, Any]:
+        """Keeps bytes as a blob and gives the value that a frame has in its place."""
+        request = urllib.request.Request(self.address + "/blob", data, {"X-Mime": mime}, method="POST")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            value: dict[str, Any] = json.loads(answer.read())
+        return value
+
+    def shows(self, notebook_id: str, *bundles: dict[str, Any], **fields: Any) -> None:
+        """Displays of the run that `start` began."""
+        place = {"cell_id": "c0", "run_id": "r0"}
+        self.write(*[(notebook_id, "output", {"data": data, **place, **fields}) for data in bundles])
+
     def write(self, *frames: tuple[str, str, dict[str, Any]]) -> None:
         self.call("POST", "/script", {"frames": frames})
 

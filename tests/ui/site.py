@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 import socket
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from nicegui import ui
 from nicegui.client import Client
 
+from app.api import math, problems
 from engine.commands import parse
 from engine.feed import Feed, Left
 from engine.ids import new_id
@@ -177,6 +179,22 @@ def build() -> FastAPI:
         commands.append({"id": new_id(), "kind": "reconsider", "ask": ask_id})
         return {}
 
+    blobs: dict[str, tuple[str, bytes]] = {}
+
+    @app.post("/blob")
+    async def keep(request: Request) -> dict[str, Any]:
+        body = await request.body()
+        digest = hashlib.sha256(body).hexdigest()
+        blobs[digest] = (request.headers["x-mime"], body)
+        return {"blob": digest, "bytes": len(body)}
+
+    @app.get("/api/v1/blobs/{digest}")
+    async def blob(digest: str) -> Response:
+        mime, body = blobs[digest]
+        return Response(body, media_type=mime)
+
+    app.include_router(math.router())
+    problems.install(app)
     pages.register(cast("Feed", feed))
     ui.run_with(
         app,

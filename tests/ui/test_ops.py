@@ -461,10 +461,10 @@ def test_a_password_question_is_told_as_one_and_a_running_cell_gives_its_elapsed
     assert op["set"]["elapsed"] == 0
 
 
-def test_output_that_the_page_cannot_draw_is_not_sent_to_it() -> None:
-    data = {"text/plain": "table", "text/html": "x" * 1000}
+def test_a_display_goes_to_the_page_as_the_best_of_its_kinds() -> None:
+    data = {"text/plain": "a table", "text/html": "<b>table</b>", "application/x-other": "x" * 1000}
     (op,) = ops_of(("output", {"cell_id": "a", "run_id": "r", "data": data}))
-    assert op["item"] == {"data": {"text/plain": "table"}, "kinds": ["text/html", "text/plain"]}
+    assert op["item"] == {"mime": "text/html", "value": "<b>table</b>", "plain": "a table"}
 
 
 def test_pieces_keep_to_their_size_and_lose_nothing() -> None:

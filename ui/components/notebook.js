@@ -428,7 +428,13 @@ export default {
       });
       cell.view = cell.tail = null;
       const runs = `/api/v1/notebooks/${encodeURIComponent(this.notebook)}/runs/`;
-      cell.output = markRaw(new Output(() => (cell.run_id ? `${runs}${encodeURIComponent(cell.run_id)}/output` : null)));
+      cell.output = markRaw(
+        new Output({
+          whole: () => (cell.run_id ? `${runs}${encodeURIComponent(cell.run_id)}/output` : null),
+          place: (other) => (this.cells.has(other) ? this.order.indexOf(other) + 1 : null),
+          visit: (other, line) => this.visit(other, line),
+        }),
+      );
       const host = {
         send: (splice) => this.commands.send("edit_cell", { cell_id: id, ...splice }),
         store: (draft) => remember(key, draft),
@@ -557,6 +563,14 @@ export default {
       const view = this.cells.get(id)?.view;
       if (view) whole ? view.choose() : view.take();
       else this.$refs.add.querySelector("button").focus();
+    },
+    // To a line of a cell's source, which is shown as the line in hand.
+    visit(id, line) {
+      const cell = this.cells.get(id);
+      if (!cell?.view) return;
+      const lines = cell.source.local.split("\n");
+      const at = lines.slice(0, Math.min(line, lines.length) - 1).join("\n").length + (line > 1 ? 1 : 0);
+      cell.view.focus(at);
     },
   },
 };

@@ -137,6 +137,9 @@ export default {
     "cell.shown"() {
       this.measure();
     },
+    tall() {
+      this.$nextTick(() => this.cell.output.draw());
+    },
   },
   created() {
     this.follow = true;
@@ -248,7 +251,12 @@ export default {
     drawn() {
       const { out } = this.$refs;
       if (!out) return;
-      if (this.follow && !this.tall) out.scrollTop = out.scrollHeight;
+      this.cell.output.draw();
+      if (this.follow && !this.tall && out.scrollHeight > out.clientHeight) {
+        out.scrollTop = out.scrollHeight;
+        this.cell.output.draw(); // what is near the tail now
+        out.scrollTop = out.scrollHeight;
+      }
       this.measure();
     },
     measure() {

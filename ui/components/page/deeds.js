@@ -61,6 +61,12 @@ export function deeds(nb) {
       send("run_all", { ...(until && { until }), ...(since && { since }) });
     },
     stop: (cell) => send("stop", cell.run_id ? { run_id: cell.run_id } : { cell_id: cell.id }),
+    // The notebook as one document, which the browser saves.
+    save: (format) => {
+      const link = document.createElement("a");
+      Object.assign(link, { href: `/api/v1/notebooks/${encodeURIComponent(nb.notebook)}/export?format=${format}`, download: "" });
+      link.click();
+    },
     stopAll: () => send("stop"),
     restart: async (runAll = false) => {
       if (runAll === true) await saved();

@@ -16,6 +16,8 @@ const FEED = {
   "store-away": ["Database away", "The server cannot reach its database. What runs goes on; this page comes back by itself."],
 };
 
+const SAVED = [["html", "As a web page"], ["md", "As Markdown"], ["txt", "As plain text"]];
+
 export default {
   name: "NbHead",
   props: {
@@ -81,6 +83,8 @@ export default {
         this.archived
           ? { label: "Take out of the archive", run: () => this.page.unarchive() }
           : { label: "Archive notebook", run: () => this.page.archive() },
+        { heading: "Save a copy" },
+        ...SAVED.map(([format, label]) => ({ label, run: () => this.page.save(format) })),
         { heading: "Theme" },
         ...themeEntries(this.theme, (theme) => (this.theme = theme)),
       ];

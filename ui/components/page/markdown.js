@@ -1,8 +1,10 @@
-// A Markdown cell as text nodes: headings, lists, quotes, code, emphasis, links. Built with DOM calls only, so what a
-// person wrote can never become markup; a link goes to the web, to mail or to a place on this server, else it is text.
+// Markdown as DOM nodes: headings, lists, quotes, tables, code, formulas, emphasis, links. Built with DOM calls only, so
+// what was written can never become markup; a link goes to the web, to mail or to a place on this server, else it is text.
+
+import { formula } from "./math.js";
 
 const SAFE_LINK = /^(https?:\/\/|mailto:|\/(?!\/)|#)/i;
-const INLINE = /(`+)(.+?)\1|\*\*(.+?)\*\*|__(.+?)__|\*([^*\s](?:[^*]*[^*\s])?)\*|\[([^\]]+)\]\(([^)\s]+)\)/;
+const INLINE = /(`+)(.+?)\1|\$\$([^$]+?)\$\$|\$(?![\s$])([^$\n]*?[^\s$\\])\$(?!\d)|\\([$*_`\\[\]])|\*\*(.+?)\*\*|__(.+?)__|\*([^*\s](?:[^*]*[^*\s])?)\*|\[([^\]]+)\]\(([^)\s]+)\)/;
 
 export function markdown(source) {
   const root = document.createDocumentFragment();
@@ -19,6 +21,14 @@ export function markdown(source) {
       pre.textContent = lines.slice(at + 1, upto).join("\n");
       root.append(pre);
       at = upto + 1;
+    } else if (/^\s*\$\$/.test(line) && mathEnd(lines, at) >= 0) {
+      const end = mathEnd(lines, at);
+      root.append(formula(lines.slice(at, end + 1).join("\n").trim().slice(2, -2).trim(), true));
+      at = end + 1;
+    } else if (line.includes("|") && DIVIDER.test(lines[at + 1] ?? "")) {
+      const from = at;
+      for (at += 2; at < lines.length && lines[at].includes("|") && lines[at].trim(); ) at += 1;
+      root.append(tableOf(lines[from], lines[from + 1], lines.slice(from + 2, at)));
     } else if (heading) {
       root.append(filled(`h${heading[1].length}`, heading[2]));
       at += 1;
@@ -43,11 +53,42 @@ export function markdown(source) {
     } else {
       const from = at;
       do at += 1;
-      while (at < lines.length && lines[at].trim() !== "" && !/^(#{1,6}\s|\s*>| {0,3}(```|~~~))/.test(lines[at]) && !item(lines[at]));
+      while (at < lines.length && lines[at].trim() !== "" && !/^(#{1,6}\s|\s*>|\s*\$\$| {0,3}(```|~~~))/.test(lines[at]) && !item(lines[at]));
       root.append(filled("p", lines.slice(from, at).join("\n")));
     }
   }
   return root;
+}
+
+// Where a formula that begins in line `at` with $$ ends; -1 when it does not.
+function mathEnd(lines, at) {
+  if (/\$\$.*\$\$\s*$/.test(lines[at])) return at;
+  for (let end = at + 1; end < lines.length && lines[end].trim() !== ""; end += 1) if (/\$\$\s*$/.test(lines[end])) return end;
+  return -1;
+}
+
+const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+
+function tableOf(head, divider, body) {
+  const cells = (line) => line.trim().replace(/^\||(?<!\\)\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+  const sides = cells(divider).map((cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "right") : ""));
+  const row = (line, tag) => {
+    const tr = element("tr");
+    const found = cells(line);
+    sides.forEach((side, at) => {
+      const cell = filled(tag, found[at] ?? "");
+      if (side) cell.style.textAlign = side;
+      tr.append(cell);
+    });
+    return tr;
+  };
+  const [thead, tbody, grid, scroll] = ["thead", "tbody", "table", "div"].map(element);
+  thead.append(row(head, "th"));
+  tbody.append(...body.map((line) => row(line, "td")));
+  grid.append(thead, tbody);
+  scroll.className = "prose-table";
+  scroll.append(grid);
+  return scroll;
 }
 
 function item(line) {
@@ -69,8 +110,12 @@ function inline(node, text) {
   let match;
   while ((match = INLINE.exec(text))) {
     node.append(text.slice(0, match.index));
-    const [all, , code, bold, strong, emphasis, label, target] = match;
-    if (code !== undefined) {
+    const [all, , code, block, math, escaped, bold, strong, emphasis, label, target] = match;
+    if (block !== undefined || math !== undefined) {
+      node.append(formula((block ?? math).trim(), block !== undefined));
+    } else if (escaped !== undefined) {
+      node.append(escaped);
+    } else if (code !== undefined) {
       const inner = element("code");
       inner.textContent = code;
       node.append(inner);
