@@ -211,17 +211,15 @@ class Sandbox:
         self.id, self.isolation = hello["sandbox"], hello["isolation"]
         self.kernel, self.runs = hello["kernel"], hello["runs"]
 
-    async def execute(
-        self, run_id: str, kind: str, code: str, stdin: bool = True, cell_id: str | None = None
-    ) -> str:
+    async def execute(self, run_id: str, kind: str, code: str, stdin: bool = True, cell_id: str | None = None) -> str:
         """Start a run (`kind` python or shell) and return its state, running or ended. A known run is not started.
 
         Without `stdin` nobody is there to ask: `input()` raises EOFError, and a shell reads an empty input. Tracebacks
         name `cell_id` as the place of the code.
         """
-        state: str = (
-            await self._request("execute", run=run_id, kind=kind, code=code, stdin=stdin, cell=cell_id)
-        )["state"]
+        state: str = (await self._request("execute", run=run_id, kind=kind, code=code, stdin=stdin, cell=cell_id))[
+            "state"
+        ]
         return state
 
     async def stop(self, run_id: str) -> None:

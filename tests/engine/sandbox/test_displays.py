@@ -80,9 +80,9 @@ async def test_output_is_cleared_at_once_or_when_the_next_comes(notebook: Notebo
 
 
 async def test_a_traceback_leads_to_its_cells(notebook: Notebook) -> None:
-    await notebook.sandbox.execute("r1", "python", "def half(x):\n    return 1 / x", "cell-one")
+    await notebook.sandbox.execute("r1", "python", "def half(x):\n    return 1 / x", cell_id="cell-one")
     await notebook.ended("r1")
-    await notebook.sandbox.execute("r2", "python", "\nhalf(0)", "cell-two")
+    await notebook.sandbox.execute("r2", "python", "\nhalf(0)", cell_id="cell-two")
     await notebook.ended("r2")
     text = notebook.text("r2", "traceback")
     first, second = (
