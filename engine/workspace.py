@@ -185,8 +185,8 @@ def read(root: int, path: str, limit: int) -> Content:
 
 def exists(root: int, path: str) -> bool:
     """Whether anything is at the path, a link or a folder too."""
-    *folders, name = split(path) or ["."]
     try:
+        *folders, name = split(path) or ["."]
         with inside(root, folders) as at:
             os.stat(name, dir_fd=at, follow_symlinks=False)
     except (OSError, WorkspaceError):
@@ -196,8 +196,8 @@ def exists(root: int, path: str) -> bool:
 
 def is_plain(root: int, path: str) -> bool:
     """Whether a plain file is at the path."""
-    *folders, name = split(path) or ["."]
     try:
+        *folders, name = split(path) or ["."]
         with inside(root, folders) as at:
             _about(at, name, path)
     except WorkspaceError:

@@ -287,6 +287,11 @@ async def test_a_flood_of_files_stays_bounded_and_says_so(database: str, tmp_pat
         head = room.notebook.seq
         await kept(room)
         assert room.notebook.seq == head
+        shutil.rmtree(room.folder / "d1")
+        monkeypatch.setattr(workspace, "WALK_FILES", 2000)
+        state = await kept(room)
+        assert "." not in state  # nothing is left out any more
+        assert sum(live for _, live in state.values()) == 1200 - 172
 
 
 @pytest.mark.trio
