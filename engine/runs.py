@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from engine import decide
-from engine.agent.calls import CodeResult, ToolFailed
+from engine.agent.calls import CodeResult, OutcomeUnknown, ToolFailed
 from engine.agent.context import text_of
 from engine.effects import code_run
 from engine.frames import Draft, draft
@@ -137,9 +137,9 @@ class CodeRuns:
     def _outcome(self, cell_id: str, run_id: str) -> CodeResult:
         cell = _known(self._host.notebook, cell_id, run_id)
         if cell is None or cell.call is None or cell.call.status is None:
-            raise ToolFailed("what became of it is not known: its cell was deleted meanwhile")
+            raise OutcomeUnknown("what became of it is not known: its cell was deleted meanwhile")
         if cell.call.lost:
-            raise ToolFailed(LOST)
+            raise OutcomeUnknown(LOST)
         call, output = cell.call, cell.output
         return CodeResult(call.status or "error", text_of(output), output.left_out, call.reason, call.exit)
 

@@ -64,6 +64,10 @@ class ToolFailed(Exception):
     """The tool could not do it; the message says why, to the model and to people."""
 
 
+class OutcomeUnknown(ToolFailed):
+    """It was begun, and how far it came cannot be found out."""
+
+
 @dataclass(frozen=True, slots=True)
 class CodeResult:
     """What a run of code in the sandbox gave: its status as in `run ended`, its text (trimmed) and exit code."""

@@ -25,6 +25,7 @@ from engine.agent.calls import (
     Description,
     Exchange,
     Model,
+    OutcomeUnknown,
     Reply,
     Result,
     Search,
@@ -58,7 +59,7 @@ THOUGHT_SECONDS = 0.15  # pieces that come within this become one frame
 THOUGHT_CHARACTERS = 16_000  # in one frame
 KERNEL_GONE = "The Python kernel of before is gone, and with it the variables that cells and calls had made."
 FAULT = "the turn failed inside Nightbook; see its log"
-WHETHER = "The server stopped while this ran, and what became of it cannot be found out."
+WHETHER = "The place where this ran went away under it, and what became of it cannot be found out."
 T = TypeVar("T")
 
 
@@ -595,6 +596,8 @@ class Turn:
         try:
             async with self._room(prepared.call) as room:
                 return await prepared.tool.run(room, key, prepared.arguments, prepared.description)
+        except OutcomeUnknown:
+            return await self._ask_whether(prepared.call, prepared.tool)
         except ToolFailed as error:
             return Result("error", str(error))
 

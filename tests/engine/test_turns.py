@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -684,3 +686,28 @@ async def test_a_turn_that_nightbook_itself_fails_ends_and_takes_nothing_with_it
         notebook = await run(hand, notebook_id, cell, "error")
         assert "see its log" in (notebook.cells[cell].reason or "")
         await run(hand, notebook_id, other, "done")
+
+
+@pytest.mark.trio
+async def test_a_sandbox_that_dies_under_a_call_leaves_its_outcome_unknown(database: str, tmp_path: Path) -> None:
+    """A person who is there is asked; what they say is what the turn goes on with."""
+    source = book(block("python", "print('on', flush=True)", "import time; time.sleep(600)"), block("check on"))
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await free(hand, ("agent", source))
+        await here(hand, notebook_id)
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: "on" in text_of(n, cell))
+        assert hand.supervisor is not None
+        session = hand.supervisor._sessions[notebook_id]
+        assert session is not None
+        assert session._sandbox is not None
+        os.kill((await session._sandbox.status())["pid"], signal.SIGKILL)
+        notebook = await hand.until(notebook_id, lambda n: open_asks(n, cell))
+        [ask] = open_asks(notebook, cell)
+        assert "Did this happen?" in ask["title"]
+        await answer(hand, ask["ask"], "approve")
+        assert await hand.ended(notebook_id, cell) == "done"
+        notebook = await hand.notebook(notebook_id)
+        assert "ada says that it happened" in items(notebook, cell, "tool")[0]["text"]
+        assert notebook.checks == {"on": True}
+        await whole(hand, notebook_id)
