@@ -126,7 +126,7 @@ async def _main(settings: Settings, dsn: str, listener: socket.socket | None, wo
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             nursery.start_soon(_leave_on, signals, nursery.cancel_scope)
             if journal is not None and supervisor is not None:
-                await journal.start(supervisor.hint)
+                await journal.start(supervisor.hint, supervisor.question)
                 nursery.start_soon(supervisor.serve)
                 await supervisor.ready.wait()
             try:

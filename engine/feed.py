@@ -19,23 +19,27 @@ from typing import Any
 
 import asyncpg
 
+from engine import names
 from engine.frames import Frame
 from engine.history import Absence, absence
 from engine.ids import new_id
 from engine.notebook import Notebook, apply
-from engine.store import asking, asks, reading, visits
+from engine.store import asking, asks, questions, reading, visits
 from engine.store.asks import INBOX, Ask, AskRow
+from engine.store.carets import Caret
 from engine.store.listen import listen
 from engine.store.pools import open_pool
 from engine.store.reading import NotebookRow, UnknownNotebook
 from engine.store.steps import UNREACHABLE
 from engine.store.visits import Left
+from engine.whereabouts import Whereabouts
 
 __all__ = ["AskRow", "Feed", "FeedConfig", "Left", "NotebookRow", "Reset", "Subscription", "UnknownNotebook"]
 
 log = logging.getLogger(__name__)
 
 PRESENCE_SECONDS = 5.0
+QUESTION_SECONDS = 1.5  # for an answer of the kernel; then what is known without it
 PRESENCE_PAUSE_SECONDS = 0.1  # many who come at once are told of together
 VISIT_SECONDS = 20.0  # between two notes of where those are who look on
 
@@ -112,11 +116,23 @@ class Subscription:
         self.reset_wanted = False
         self.seen = 0  # the last frame that a person surely saw, told by the viewer
         self.looking = False  # whether somebody looks now: a tab in front
+        self.page = new_id()
 
     @property
     def notebook_id(self) -> str:
         """Whose place this is."""
         return self._channel.notebook.id
+
+    @property
+    def carets(self) -> list[Caret]:
+        """Where the others type."""
+        found = self._feed.whereabouts.at(self._channel.notebook.id)
+        return [caret for caret in found if caret.page != self.page]
+
+    def place(self, cell_id: str, at: int | None) -> None:
+        """This viewer types in a cell, at a code point of its source; null: the cell as a whole is chosen."""
+        if self in self._channel.viewers:
+            self._feed.whereabouts.place(Caret(self.page, self._channel.notebook.id, self.member, cell_id, at))
 
     @property
     def head(self) -> int:
@@ -170,6 +186,7 @@ class Subscription:
         self.look(False)
         self._channel.viewers.discard(self)
         self._channel.left_at = time.monotonic()
+        self._feed.whereabouts.leave(self.page)
         if self.operator:
             self._feed.presence_changed()
 
@@ -195,6 +212,8 @@ class Feed:
         self._at_inbox: dict[object, tuple[str, bool]] = {}
         self._presence_changed = asyncio.Event()
         self.web_id = f"web-{new_id()}"
+        self.whereabouts = Whereabouts(self.web_id, lambda: self._channels, self._stir)
+        self._asked: dict[int, asyncio.Future[None]] = {}
         self.pool: asyncpg.Pool[Any]
         self.state = "live"
 
@@ -206,7 +225,12 @@ class Feed:
             loop.create_task(
                 listen(
                     self._dsn,
-                    {"nightbook_frames": self._hint, "nightbook_asks": lambda _: self._asks_moved()},
+                    {
+                        "nightbook_frames": self._hint,
+                        "nightbook_asks": lambda _: self._asks_moved(),
+                        "nightbook_carets": self.whereabouts.hint,
+                        "nightbook_answers": self._answered,
+                    },
                     connected=self._connected,
                     away=self._cut,
                 )
@@ -214,6 +238,7 @@ class Feed:
             loop.create_task(self._pull()),
             loop.create_task(self._tend()),
             loop.create_task(self._show_presence()),
+            loop.create_task(self.whereabouts.run(self.pool)),
         ]
 
     async def stop(self) -> None:
@@ -258,6 +283,7 @@ class Feed:
         channel.viewers.add(subscription)
         if operator:
             self.presence_changed()
+        self.whereabouts.hint(notebook_id)
         return subscription
 
     async def _open(self, notebook_id: str) -> _Channel:
@@ -315,6 +341,52 @@ class Feed:
             except UNREACHABLE:
                 self._visits = {**kept, **self._visits}
                 raise
+
+    def _stir(self, notebook_id: str) -> None:
+        """Something besides frames has changed: viewers look, without waiting for their time."""
+        channel = self._channels.get(notebook_id)
+        if channel is not None:
+            channel.push([])
+
+    # What is known of a name
+
+    async def inquire(self, notebook_id: str, kind: str, source: str, at: int) -> dict[str, Any]:
+        """Completions (`kind` complete) or docs (inspect) at code point `at` of a Python source, within 1.5 s.
+
+        `known_by` says who answered: the kernel, or the notebook's own words while the kernel is `busy` or `asleep`
+        (`why`). No sandbox is started for this. Raises `UnknownNotebook`.
+        """
+        subscription = await self.attach(notebook_id, after=None, member="", operator=False)
+        try:
+            notebook = await subscription.snapshot()
+        finally:
+            subscription.close()
+        asleep = notebook.sandbox.state != "awake" or notebook.sandbox.kernel != "ready"
+        busy = any(run.state != "queued" and not run.is_turn for run in notebook.runs.values())
+        if not asleep and not busy:
+            answer = await self._ask_kernel(notebook_id, kind, source, at)
+            if answer:
+                return answer | {"known_by": "kernel", "why": None}
+            busy = True
+        static = names.completions(notebook, source, at) if kind == "complete" else {"text": ""}
+        return static | {"known_by": "notebook", "why": "busy" if busy else "asleep"}
+
+    async def _ask_kernel(self, notebook_id: str, kind: str, source: str, at: int) -> dict[str, Any]:
+        """The answer; empty when there was none in time."""
+        question_id = await questions.ask(self.pool, notebook_id, kind, source, at)
+        answered = self._asked[question_id] = asyncio.get_running_loop().create_future()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUESTION_SECONDS):
+                    await answered
+        finally:
+            del self._asked[question_id]
+        return await questions.take_answer(self.pool, question_id)
+
+    def _answered(self, question_id: str) -> None:
+        answered = self._asked.get(int(question_id))
+        if answered is not None and not answered.done():
+            answered.set_result(None)
 
     # The list of notebooks
 

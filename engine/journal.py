@@ -15,7 +15,7 @@ import outcome
 import trio
 
 from engine.notebook import Notebook
-from engine.store import asking, files, ownership, reading
+from engine.store import asking, carets, files, ownership, questions, reading
 from engine.store.bridge import Bridge
 from engine.store.listen import listen
 from engine.store.pools import open_pool
@@ -46,7 +46,7 @@ class Journal:
         self._answers: deque[tuple[trio.lowlevel.Task, datetime | Exception]] = deque()
         self._crossing = False
 
-    async def start(self, on_hint: Callable[[str], None]) -> None:
+    async def start(self, on_hint: Callable[[str], None], on_question: Callable[[str], None] | None = None) -> None:
         """Connects. Raises asyncpg's errors or OSError when the database cannot be reached."""
         self._bridge.start()
         self._token = token = trio.lowlevel.current_trio_token()
@@ -55,16 +55,26 @@ class Journal:
             with contextlib.suppress(trio.RunFinishedError):
                 token.run_sync_soon(on_hint, payload, idempotent=False)
 
-        await self._bridge.run(self._open, hint)
+        def question(payload: str) -> None:
+            with contextlib.suppress(trio.RunFinishedError):
+                if on_question is not None:
+                    token.run_sync_soon(on_question, payload, idempotent=False)
 
-    async def _open(self, hint: Callable[[str], None]) -> None:
+        await self._bridge.run(self._open, hint, question)
+
+    async def _open(self, hint: Callable[[str], None], question: Callable[[str], None]) -> None:
         self._pool = await open_pool(self._dsn, "nightbook store", POOL_SIZE)
         self._writer = Writer(self._pool)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._writer.run()),
             loop.create_task(
-                listen(self._dsn, {"nightbook_commands": hint}, connected=lambda: hint("*"), away=lambda: None)
+                listen(
+                    self._dsn,
+                    {"nightbook_commands": hint, "nightbook_questions": question},
+                    connected=lambda: hint("*"),
+                    away=lambda: None,
+                )
             ),
         ]
 
@@ -200,3 +210,12 @@ class Journal:
 
     async def forget_presence(self) -> None:
         await self._bridge.run(asking.forget_presence, self._pool)
+        await self._bridge.run(questions.forget, self._pool)
+        await self._bridge.run(carets.forget, self._pool)
+
+    async def questions(self, notebook_id: str) -> list[questions.Question]:
+        """What pages ask the kernel of a notebook; each is given out once."""
+        return await self._bridge.run(questions.take, self._pool, notebook_id)
+
+    async def answer_question(self, question_id: int, body: dict[str, Any]) -> None:
+        await self._bridge.run(questions.answer, self._pool, question_id, body)

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 STREAMED = ("output", "thought", "search", "progress")  # kinds that no list shows anything of
 SNAPSHOT_FRAMES = 2000  # frames behind the last snapshot before another is kept
 LINGER_SECONDS = 30.0  # an engine with nothing to do waits so long before it sleeps
+QUESTION_SECONDS = 1.2  # for a kernel's answer about a name
+
 T = TypeVar("T")
 REQUEST_SECONDS = 15.0  # a shim that does not answer within this is told of in the log, and asked again
 
@@ -97,6 +99,25 @@ class Session:
         self._commands_changed = True
         self._wake.set()
         self.broker.poke()
+
+    def question(self) -> None:
+        """Somebody may ask the kernel something."""
+        if self._nursery is not None:
+            self._nursery.start_soon(self._answer_questions)
+
+    async def _answer_questions(self) -> None:
+        """Whatever fails here is no more than a page that gets no completion."""
+        try:
+            for question in await self._journal.questions(self.id):
+                answer: dict[str, Any] = {}
+                if self._sandbox is not None:
+                    with trio.move_on_after(QUESTION_SECONDS):
+                        answer = await self._sandbox.question(question.kind, question.source, question.at)
+                await self._journal.answer_question(question.id, answer)
+        except Fenced:
+            raise
+        except Exception as error:
+            log.warning("notebook %s: a question to the kernel: %s", self.id, error)
 
     async def memory(self) -> int:
         """Bytes that the programs of its sandbox use now; 0 without one, or when it does not answer in time."""

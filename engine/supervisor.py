@@ -122,6 +122,12 @@ class Supervisor:
         else:
             self._wake(notebook_id)
 
+    def question(self, notebook_id: str) -> None:
+        """Somebody asks the kernel of a notebook; only one that is awake here can answer."""
+        session = self._sessions.get(notebook_id)
+        if session is not None:
+            session.question()
+
     async def serve(self) -> None:
         lock = WorkerLock(self._locks, self.worker_id)
         try:

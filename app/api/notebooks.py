@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -67,6 +67,40 @@ class NotebookLine(BaseModel):
 
 class CommandTaken(BaseModel):
     id: str
+
+
+class Asked(BaseModel):
+    """A place in a Python source: `at` counts code points."""
+
+    model_config = ConfigDict(extra="forbid")
+    source: str = Field(max_length=commands.SOURCE_LIMIT)
+    at: int = Field(ge=0)
+
+
+class Name(BaseModel):
+    text: str
+    type: str = Field(
+        description="function, class, module, variable, attribute, keyword, magic … or empty"
+    )
+
+
+class KnownBy(BaseModel):
+    """Who answered: the kernel, or the words of the notebook while the kernel is `busy` or `asleep`."""
+
+    known_by: Literal["kernel", "notebook"]
+    why: Literal["busy", "asleep"] | None
+
+
+class Completions(KnownBy):
+    """Names that may stand in place of the code points from `start` to `end`."""
+
+    start: int
+    end: int
+    items: list[Name]
+
+
+class Docs(KnownBy):
+    text: str = Field(description="Plain text, empty when nothing is known")
 
 
 class FramePage(BaseModel):
@@ -156,6 +190,28 @@ def router(feed: Feed) -> APIRouter:
         body = wanted.model_dump(mode="json", exclude_defaults=True)
         await asking.ask(feed.pool, notebook_id, member(request), wanted.id, body)
         return CommandTaken(id=wanted.id)
+
+    @routes.post(
+        "/{notebook_id}/complete",
+        summary="Ask what may stand at a place in a Python source",
+        description="Answered within 2 s, by the kernel if it is idle. Starts nothing, runs nothing.",
+        response_model=Completions,
+        openapi_extra=body_schema(Asked),
+    )
+    async def complete(notebook_id: str, request: Request) -> Completions:
+        wanted = commands.validate(Asked, await body_of(request))
+        return Completions(**await feed.inquire(notebook_id, "complete", wanted.source, wanted.at))
+
+    @routes.post(
+        "/{notebook_id}/inspect",
+        summary="Ask what is written about the name at a place in a Python source",
+        description="Answered within 2 s, by the kernel if it is idle. Starts nothing, runs nothing.",
+        response_model=Docs,
+        openapi_extra=body_schema(Asked),
+    )
+    async def inspect(notebook_id: str, request: Request) -> Docs:
+        wanted = commands.validate(Asked, await body_of(request))
+        return Docs(**await feed.inquire(notebook_id, "inspect", wanted.source, wanted.at))
 
     @routes.get(
         "/{notebook_id}/frames",

@@ -173,6 +173,8 @@ class Sandbox:
         self._folder = config.folder(notebook_id)
         self._requests = _Line(self._folder, epoch)
         self._records = _Line(self._folder, epoch)
+        self._questions = _Line(self._folder, epoch)  # of their own: a stop must not wait behind one
+        self._questioning = trio.Lock()
         self._requesting = trio.Lock()
         self._reading = trio.Lock()
         self._after = 0
@@ -231,6 +233,23 @@ class Sandbox:
         delivered: bool = (await self._request("answer", run=run_id, key=key, input=input_id, text=text))["delivered"]
         return delivered
 
+    async def question(self, kind: str, code: str, at: int) -> dict[str, Any]:
+        """Asks the kernel to `complete` or `inspect` at code point `at`; empty when it is not idle.
+
+        A kernel that hangs never answers: the caller sets a limit.
+        """
+        async with self._questioning:
+            try:
+                if not self._questions.open:
+                    await self._questions.connect()
+                name = await self._questions.send("question", {"kind": kind, "code": code, "at": at})
+                answer: dict[str, Any] = (await self._questions.answer(name))["answer"]
+                return answer
+            except Fenced:
+                raise
+            except (trio.BrokenResourceError, trio.ClosedResourceError, SandboxError):
+                return {}
+
     async def restart_kernel(self, key: str) -> None:
         """End the kernel and start a new one, once for each `key`."""
         await self._request("restart_kernel", key=key)
@@ -286,8 +305,8 @@ class Sandbox:
     async def aclose(self) -> None:
         """Let go of the shim. It goes on. Whoever waits in another method gets `trio.ClosedResourceError`."""
         self._closed = True
-        await self._requests.close()
-        await self._records.close()
+        for line in (self._requests, self._records, self._questions):
+            await line.close()
 
     async def _request(self, op: str, **fields: Any) -> dict[str, Any]:
         async with self._requesting:

@@ -30,6 +30,7 @@ DRAIN_SECONDS = 1.0
 GRACE_SECONDS = 0.2
 # A kernel that took the interrupt gets so much longer before it is told to terminate.
 PATIENCE_SECONDS = 0.6
+QUESTIONS = 64  # that a kernel may owe an answer to
 
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); from engine.sandbox.kernel import main; "
@@ -66,6 +67,8 @@ class KernelHost:
         self._pid = 0
         self._paused = False
         self._again = False
+        self._asked = 0
+        self._questions: dict[int, Callable[[dict[str, Any]], None]] = {}
 
     # Requests.
 
@@ -86,6 +89,17 @@ class KernelHost:
             return False
         self.run.inputs.discard(key)
         self._send({"op": "answer", "input": key, "text": text})
+        return True
+
+    def question(self, kind: str, code: str, at: int, answered: Callable[[dict[str, Any]], None]) -> bool:
+        """Asks the kernel between two cells; False, and `answered` is never called, when it is not idle."""
+        if self.state != "ready" or self.run is not None or self._queue or self._why is not None:
+            return False
+        self._asked += 1
+        self._questions[self._asked] = answered
+        while len(self._questions) > QUESTIONS:
+            del self._questions[next(iter(self._questions))]
+        self._send({"op": "question", "key": self._asked, "kind": kind, "code": code, "at": at})
         return True
 
     def restart(self) -> None:
@@ -240,6 +254,7 @@ class KernelHost:
         for fd in list(self._pipes):
             self._close_pipe(fd)
         self._close_socket()
+        self._questions.clear()
         reason = self._why or self._reason(self._status)
         self.tree = None
         self._status = None
@@ -333,6 +348,9 @@ class KernelHost:
             self._pid = self._find_kernel()
             self._set_state("ready")
             self._next()
+        elif kind == "answer":
+            if (answered := self._questions.pop(int(body["key"]), None)) is not None:
+                answered(dict(body["answer"]))
         elif run is None:
             return
         elif kind == "begin" and body["run"] == run.id:

@@ -59,17 +59,24 @@ class Peer:
         *lines, rest = self._in.split(b"\n")
         self._in = rest
         for line in lines:
-            self._out += encode(self._answer(bytes(line)))
+            if (answer := self._answer(bytes(line))) is not None:
+                self._out += encode(answer)
         self._write()
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def reply(self, name: Any, body: dict[str, Any]) -> None:
+        """The answer to a request that could not be answered at once."""
+        self._out += encode({"id": name, "ok": True, **body})
+        self.wake()
+
+    def _answer(self, line: bytes) -> dict[str, Any] | None:
         from engine.sandbox.shim import Refused
 
         name = None
         try:
             body = json.loads(line)
             name = body["id"]
-            return {"id": name, "ok": True, **self._shim.request(self, body)}
+            answer = self._shim.request(self, body)
+            return None if answer is None else {"id": name, "ok": True, **answer}
         except Refused as refused:
             return {"id": name, "ok": False, "error": str(refused)}
         except (ValueError, KeyError, TypeError, AttributeError) as problem:

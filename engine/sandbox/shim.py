@@ -117,8 +117,8 @@ class Shim:
 
     # Requests: each returns what the answer holds besides `id` and `ok`.
 
-    def request(self, peer: Peer, body: dict[str, Any]) -> dict[str, Any]:
-        """Raises `Refused`."""
+    def request(self, peer: Peer, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer; null when it comes later, by `peer.reply`. Raises `Refused`."""
         op, epoch = body.get("op"), body.get("epoch")
         handler = getattr(self, f"_op_{op}", None)
         if handler is None or not isinstance(epoch, int):
@@ -131,7 +131,7 @@ class Shim:
         for other in list(self.peers):
             if other.epoch is not None and other.epoch < epoch:
                 other.close()
-        answer: dict[str, Any] = handler(peer, body)
+        answer: dict[str, Any] | None = handler(peer, body)
         return answer
 
     def _op_hello(self, peer: Peer, body: dict[str, Any]) -> dict[str, Any]:
@@ -200,6 +200,13 @@ class Shim:
         if delivered and run is not None:
             run.record("answered", input=entry, key=key)
         return self._remember(key, {"delivered": delivered})
+
+    def _op_question(self, peer: Peer, body: dict[str, Any]) -> None:
+        kind, code, at, name = body["kind"], body["code"], int(body["at"]), body["id"]
+        if kind not in ("complete", "inspect") or not isinstance(code, str):
+            raise Refused(f"no such question: {kind!r}")
+        if not self.kernel.question(kind, code, at, lambda answer: peer.reply(name, {"answer": answer})):
+            raise Refused("the kernel is busy")
 
     def _op_restart_kernel(self, _peer: Peer, body: dict[str, Any]) -> dict[str, Any]:
         key = str(body["key"])

@@ -231,3 +231,31 @@ class Visit(SQLModel, table=True):
     member: str = Field(sa_column=Column(String(64), primary_key=True))
     seq: int = Field(sa_column=Column(BigInteger, nullable=False))
     at: datetime = Field(sa_column=_time())
+
+
+class Question(SQLModel, table=True):
+    """What a page asks a kernel, for seconds: completion or docs. Not logged: a crash may lose it."""
+
+    __tablename__ = "question"
+    __table_args__ = (Index("question_waiting", "notebook_id", postgresql_where=text("NOT taken")),)
+    id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), nullable=False))
+    kind: str = Field(sa_column=Column(Text, nullable=False))
+    body: str = Field(sa_column=Column(JSON, nullable=False))
+    taken: bool = Field(sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    answer: str | None = Field(default=None, sa_column=Column(JSON))
+    at: datetime = Field(sa_column=_time())
+
+
+class Caret(SQLModel, table=True):
+    """Where the person at a page types, until when (database clock). Not logged, like `question`."""
+
+    __tablename__ = "caret"
+    __table_args__ = (Index("caret_notebook", "notebook_id"),)
+    page: str = Field(sa_column=Column(String(64), primary_key=True))
+    web: str = Field(sa_column=Column(String(64), nullable=False))
+    notebook_id: str = Field(sa_column=Column(String(32), nullable=False))
+    member: str = Field(sa_column=Column(Text, nullable=False))
+    cell_id: str = Field(sa_column=Column(Text, nullable=False))
+    at: int | None = Field(default=None, sa_column=Column(BigInteger))
+    until: datetime = Field(sa_column=_time(default=False))

@@ -108,7 +108,7 @@ async def worker(
         journal, config, folder / "workers", poll=poll, sandbox_idle=sandbox_idle, kernel_idle=kernel_idle, **turns
     )
     hand = Hand(journal, folder, supervisor)
-    await journal.start(supervisor.hint)
+    await journal.start(supervisor.hint, supervisor.question)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(supervisor.serve)

@@ -2,7 +2,7 @@
 // Ctrl+Space or a point behind a name, and by Shift+Tab; an answer that comes too late for the text is dropped.
 
 const MOST = 200; // names in the list; typing on narrows it
-const SIGNS = { function: "ƒ", class: "C", module: "M", instance: "x", keyword: "k", magic: "%", path: "/", param: "=" };
+const SIGNS = { function: "ƒ", variable: "x", attribute: "·", class: "C", module: "M", instance: "x", keyword: "k", magic: "%", path: "/", param: "=" };
 
 // `host` gives complete(text, at) -> {from, to, items: [{text, type}], static} and inspect(text, at) -> {text}; positions are
 // UTF-16 units. Returns the extensions, and `key(event, view)`, true when the key was for the list.

@@ -170,11 +170,11 @@ export default {
         changed: (text) => this.cell.source.type(text),
         focused: () => {},
         blurred: () => this.left(),
-        moved: () => {},
+        moved: (at) => this.page.at(this.cell, at),
         key: (event) => this.page.keyed(event, this.cell),
-        knows: () => false,
-        complete: () => Promise.reject(),
-        inspect: () => Promise.reject(),
+        knows: () => this.cell.kind === "python",
+        complete: (text, at) => this.page.complete(text, at),
+        inspect: (text, at) => this.page.inspect(text, at),
       };
     },
     // The source as the model has it; `splice` says what a remote edit changed, so that the caret stays where it was.

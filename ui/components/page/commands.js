@@ -47,7 +47,8 @@ export async function call(path, body, control = new AbortController(), limit = 
 export class Commands {
   // `failed(command, detail)`: the server said no. `waiting(count)`: how many are not answered after a first failure.
   constructor(notebook, { failed, waiting }) {
-    this.path = `/api/v1/notebooks/${encodeURIComponent(notebook)}/commands`;
+    this.place = `/api/v1/notebooks/${encodeURIComponent(notebook)}`;
+    this.path = `${this.place}/commands`;
     this.key = `nightbook.commands.${notebook}`;
     this.failed = failed;
     this.waiting = waiting;

@@ -2,10 +2,12 @@
 // a step of the focus; nothing here changes what the page shows of the document before the server has said so.
 
 import { letGo } from "./editor.js";
-import { freshId, recall, remember } from "./commands.js";
-import { points } from "./source.js";
+import { call, freshId, recall, remember } from "./commands.js";
+import { points, units } from "./source.js";
 
 const CLIPBOARD = "nightbook.clipboard"; // a cell that was cut or copied, for all notebooks of this tab
+
+const WHY = { busy: "The kernel is busy: words of this notebook.", asleep: "The kernel is asleep: words of this notebook." };
 
 // `nb` is the notebook component.
 export function deeds(nb) {
@@ -31,6 +33,22 @@ export function deeds(nb) {
     cells: () => nb.order.map((id) => nb.cells.get(id)),
     chooseById: (id) => nb.cells.get(id)?.view?.choose(),
     elements: () => nb.order.map((id) => nb.cells.get(id).view.$el),
+
+    // What the kernel knows, or the notebook's own words while it does not answer.
+    complete: async (text, at) => {
+      const answer = await call(`${nb.commands.place}/complete`, { source: text, at: points(text, at) });
+      const from = units(text, answer.start);
+      return {
+        from,
+        items: answer.items,
+        sure: answer.known_by === "kernel",
+        static: answer.known_by === "kernel" ? "" : WHY[answer.why],
+      };
+    },
+    inspect: async (text, at) => {
+      const answer = await call(`${nb.commands.place}/inspect`, { source: text, at: points(text, at) });
+      return answer.known_by === "kernel" ? answer : { text: `Nothing to be said now. ${WHY[answer.why]}` };
+    },
 
     // Runs
     run: async (cell) => {

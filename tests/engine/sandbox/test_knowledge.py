@@ -1,0 +1,65 @@
+"""What an idle kernel says of a name; a busy one says nothing, and nobody's code is held up or run for it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from tests.engine.sandbox.harness import Notebook
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.fixture
+async def kernel(open_sandbox: Callable[..., Any], mode: str) -> Notebook:
+    opened: Notebook = await open_sandbox(mode)
+    code = (
+        "import math\nvalue_of_mine = 3\ndef function_of_mine(a, b=2):\n    '''Says 😀.'''\n"
+        "class Trap:\n    ran = 0\n    @property\n    def slow(self):\n        Trap.ran += 1\n    def __dir__(self):\n"
+        "        import time\n        time.sleep(60)\ntrap = Trap()"
+    )
+    await opened.run("python", code)
+    return opened
+
+
+async def ask(kernel: Notebook, kind: str, code: str) -> dict[str, Any]:
+    with trio.fail_after(10):
+        return await kernel.sandbox.question(kind, code, len(code))
+
+
+async def test_names_members_and_docs(kernel: Notebook) -> None:
+    answer = await ask(kernel, "complete", "'😀'; valu")
+    assert "value_of_mine" in [item["text"] for item in answer["items"]]
+    assert (answer["start"], answer["end"]) == (5, 9)
+    assert "sqrt" in [item["text"] for item in (await ask(kernel, "complete", "math.sq"))["items"]]
+    assert (await ask(kernel, "complete", "no_such_name_at_all"))["items"] == []
+    docs = (await ask(kernel, "inspect", "function_of_mine("))["text"]
+    assert "function_of_mine(a, b=2)" in docs
+    assert "Says 😀." in docs
+    assert "\x1b" not in docs
+    assert await ask(kernel, "inspect", "no_such_name") == {"text": ""}
+
+
+async def test_properties_are_not_run_and_code_that_hangs_is_left(kernel: Notebook) -> None:
+    await ask(kernel, "inspect", "trap.slow")
+    with trio.fail_after(15):
+        answer = await ask(kernel, "complete", "trap.")  # what is found without its `__dir__`, or nothing
+        assert {item["text"] for item in answer.get("items", [])} <= {"ran", "slow"}
+        _, text = await kernel.run("python", "print(Trap.ran)")
+    assert text == "0\n"
+
+
+async def test_a_busy_kernel_says_nothing_and_a_stop_does_not_wait(kernel: Notebook) -> None:
+    run = await kernel.begin("python", "import time\nprint('on', flush=True)\ntime.sleep(60)")
+    await kernel.printed(run, "on")
+    assert await ask(kernel, "complete", "math.sq") == {}
+    await kernel.sandbox.stop(run)
+    assert (await kernel.ended(run))["status"] == "cancelled"
+    assert (await ask(kernel, "complete", "math.sq"))["items"]
+
+
+async def test_before_there_is_a_kernel_there_is_no_answer(open_sandbox: Callable[..., Any]) -> None:
+    opened: Notebook = await open_sandbox("process")
+    assert await ask(opened, "complete", "prin") == {}
+    assert (await opened.sandbox.status())["kernel"] == "none"
