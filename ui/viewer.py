@@ -25,6 +25,7 @@ from typing import Any
 from engine.feed import Feed, Reset, Subscription, UnknownNotebook
 from engine.frames import Frame
 from engine.notebook import Notebook, apply
+from engine.store.carets import Caret
 from ui import ops
 
 WINDOW = 256 * 1024  # bytes a page may have unacknowledged
@@ -95,7 +96,8 @@ class Viewer:
         self._number = 0
         self._window = Window()
         self._drawn: Notebook | None = None  # the fold the page is known to show
-        self._told: tuple[str, list[str]] | None = None
+        self._told: tuple[str, list[str], list[Caret]] | None = None
+        self._place: tuple[str, int | None] | None = None  # the cell where the person types, and where in it
         self._subscription: Subscription | None = None
         self._looking = False
         self._back: asyncio.Task[None] | None = None
@@ -161,6 +163,12 @@ class Viewer:
             log.exception("what happened in notebook %s while %s was away cannot be read", self._id, self._member)
         self._apply_look()
 
+    def place(self, cell_id: str, at: int | None) -> None:
+        """The person types in a cell, at a code point of its source; null: the cell as a whole is chosen."""
+        self._place = (cell_id, at)
+        if self._subscription is not None:
+            self._subscription.place(cell_id, at)
+
     def park(self) -> None:
         """The page's link is gone: stop sending. What the page may have drawn stays known."""
         if self._task is not None:
@@ -200,6 +208,8 @@ class Viewer:
                 self._beat(None)
                 await asyncio.sleep(RETRY)
                 continue
+            if self._place is not None:
+                subscription.place(*self._place)
             follower = _Follower(self, subscription, shown)
             self._subscription = subscription
             if self._back is None or self._back.done():
@@ -265,14 +275,25 @@ class Viewer:
         if self._feed.state == "offline" or subscription is None:
             engine = "store-away"
         people = [] if subscription is None else list(subscription.people)
-        self._told = (engine, people)
+        carets = [] if subscription is None else list(subscription.carets)
+        self._told = (engine, people, carets)
         beat = {"stream": self._stream, "n": self._number, "engine": engine, "people": people}
-        self._send("beat", beat | {"server": self._feed.web_id})
+        others = [{"page": one.page, "member": one.member, "cell": one.cell_id, "at": one.at} for one in carets]
+        self._send("beat", beat | {"server": self._feed.web_id, "carets": others})
 
     def tell(self, subscription: Subscription, *, idle: bool) -> None:
         """A heartbeat when nothing else was sent, or when what it tells has changed."""
         engine = "store-away" if self._feed.state == "offline" else subscription.engine
-        if idle or self._told is None or self._told != (engine, subscription.people):
+        if (
+            idle
+            or self._told is None
+            or self._told
+            != (
+                engine,
+                subscription.people,
+                subscription.carets,
+            )
+        ):
             self._beat(subscription)
 
 

@@ -79,9 +79,7 @@ class Asked(BaseModel):
 
 class Name(BaseModel):
     text: str
-    type: str = Field(
-        description="function, class, module, variable, attribute, keyword, magic … or empty"
-    )
+    type: str = Field(description="function, class, module, variable, attribute, keyword, magic … or empty")
 
 
 class KnownBy(BaseModel):

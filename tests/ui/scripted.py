@@ -13,6 +13,7 @@ from engine.feed import Left, NotebookRow, Reset, UnknownNotebook
 from engine.frames import Frame, draft
 from engine.history import Absence, absence
 from engine.notebook import Notebook, apply, fold
+from engine.store.carets import Caret
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,6 +58,9 @@ class ScriptedSubscription:
     def look(self, looking: bool) -> None:
         pass
 
+    def place(self, cell_id: str, at: int | None) -> None:
+        self._feed.places.append((self._id, cell_id, at))
+
     def close(self) -> None:
         self._feed.subscriptions.discard(self)
 
@@ -74,7 +78,9 @@ class ScriptedFeed:
         self.failing = 0  # how many of the next attaches fail
         self.asked: list[int] = []
         self.inbox: list[str] = []  # who looks at the inbox
+        self.places: list[tuple[str, str, int | None]] = []  # where people said they type
         self.people: list[str] = []
+        self.carets: list[Caret] = []
         self.web_id = "web-1"
         self.away: Left | None = None  # what everybody is told who comes back
 

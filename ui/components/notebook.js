@@ -33,7 +33,7 @@ const TOLD = 8000; // milliseconds for which a restart is told
 export default {
   components: { NbBar, NbCell, NbFind, NbHead, NbJump, NbPalette, NbRail, NbStrip },
   props: { notebook: String, member: String },
-  emits: ["hello", "drawn", "look", "watch"],
+  emits: ["hello", "drawn", "look", "watch", "at"],
   template: `
 <div class="nb" :class="{ many: order.length > 30 }">
   <nb-head :title="title" :archived="archived" :sandbox="sandbox" :feed="feed" :seq="seq" :runs="runs" :clock="clock"
@@ -268,12 +268,22 @@ export default {
       this.link.heard();
       this.painter.push(JSON.parse(text));
     },
-    beat({ stream, n, engine, people, server }) {
+    beat({ stream, n, engine, people, server, carets }) {
+      this.meet(carets);
       this.link.heard();
       this.engine = engine;
       if (people.join("\n") !== this.people.join("\n")) this.people = people;
       this.served(server);
       if (this.painter.beat(stream, n)) this.live = true;
+    },
+    // Where others type: by cell, only what changed is drawn.
+    meet(carets) {
+      const found = new Map();
+      for (const caret of carets) found.set(caret.cell, [...(found.get(caret.cell) ?? []), caret]);
+      for (const cell of this.cells.values()) {
+        const now = found.get(cell.id) ?? [];
+        if (JSON.stringify(now) !== JSON.stringify(cell.others)) cell.others = now;
+      }
     },
     // Another server than the tab last heard of, a moment ago: it was restarted, and the page came back by itself.
     served(server) {
@@ -424,7 +434,7 @@ export default {
     made(id, source, version) {
       const key = `nightbook.draft.${this.notebook}.${id}`;
       const cell = reactive({
-        id, peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null, story: null, unsaid: null,
+        id, others: [], peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null, story: null, unsaid: null,
       });
       cell.view = cell.tail = null;
       const runs = `/api/v1/notebooks/${encodeURIComponent(this.notebook)}/runs/`;

@@ -37,6 +37,7 @@ def register(feed: Feed) -> None:
         asks = AsksWatcher(feed, view.run_method, member=member)
         view.on("watch", lambda _: asks.hello())
         view.on("drawn", lambda event: _drawn(viewer, event))
+        view.on("at", lambda event: _at(viewer, event))
         view.on("look", lambda event: _look(viewer, event))
         client.on_connect(only_newest)
         client.on_disconnect(lambda: None if client.has_socket_connection else viewer.park())
@@ -71,6 +72,13 @@ def _drawn(viewer: Viewer, event: GenericEventArguments) -> None:
 def _look(viewer: Viewer, event: GenericEventArguments) -> None:
     said = page_event(event.args)
     viewer.look(said.get("looking") is True, back=said.get("back") is True)
+
+
+def _at(viewer: Viewer, event: GenericEventArguments) -> None:
+    said = page_event(event.args)
+    cell, at = said.get("cell"), said.get("at")
+    if isinstance(cell, str) and len(cell) <= 64:
+        viewer.place(cell, min(at, 2**31) if isinstance(at, int) and at >= 0 else None)
 
 
 def _number(value: Any) -> int:

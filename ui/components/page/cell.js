@@ -17,6 +17,12 @@ const PLACEHOLDERS = {
 };
 const NAMES = { agent: "Ask", python: "Python", shell: "Shell", markdown: "Text" };
 
+// A colour of its own for each page of somebody else's.
+function hue(page) {
+  const sum = [...page].reduce((total, sign) => (total * 31 + sign.charCodeAt(0)) % 360, 7);
+  return `hsl(${sum} var(--peer-tone))`;
+}
+
 export default {
   name: "NbCell",
   components: { NbTurn },
@@ -31,6 +37,8 @@ export default {
       <span aria-hidden="true">{{ active ? '■' : '▶' }}</span></button>
     <span class="count" v-if="cell.count" title="Execution count">{{ cell.count }}</span>
     <span class="kind">{{ NAMES[cell.kind] }}</span>
+    <span v-for="other in cell.others" :key="other.page" class="peer" :style="{ '--peer': hue(other.page) }"
+      :title="other.member + ' is in this cell, on another page'">{{ other.member }}</span>
     <button type="button" class="grip" tabindex="-1" aria-hidden="true" title="Drag to move" @pointerdown="grip">⠿</button>
   </div>
   <div class="box">
@@ -128,6 +136,9 @@ export default {
       if (kind !== "agent") this.$refs.out.append(this.cell.output.root);
       this.$nextTick(() => this.draw());
     },
+    "cell.others"(others) {
+      this.editor.peers(others.map(({ page, at }) => ({ at, hue: hue(page) })));
+    },
     place() {
       this.editor.drawStill();
     },
@@ -160,6 +171,7 @@ export default {
     if (this.cell.view === this) this.cell.view = null;
   },
   methods: {
+    hue,
     // What the editor asks of the cell.
     host() {
       return {
@@ -220,6 +232,7 @@ export default {
     },
     entered(event) {
       this.page.entered(this.cell);
+      if (event.target === this.$el) this.page.at(this.cell, null);
       if (event.target === this.$el) this.editor.reachable(false);
       else if (this.$refs.editor.contains(event.target)) this.editor.reachable(true);
     },

@@ -34,6 +34,15 @@ export function deeds(nb) {
     chooseById: (id) => nb.cells.get(id)?.view?.choose(),
     elements: () => nb.order.map((id) => nb.cells.get(id).view.$el),
 
+    // Where this person is in the text, for the others: at most once a second.
+    at: (cell, units) => {
+      nb.standing = { cell: cell.id, at: units === null ? null : points(cell.source.local, units) };
+      nb.telling ??= setTimeout(() => {
+        nb.telling = null;
+        if (nb.link.up) nb.$emit("at", nb.standing);
+      }, 1000);
+    },
+
     // What the kernel knows, or the notebook's own words while it does not answer.
     complete: async (text, at) => {
       const answer = await call(`${nb.commands.place}/complete`, { source: text, at: points(text, at) });

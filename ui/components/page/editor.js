@@ -6,7 +6,7 @@
 
 import { assistant } from "./assist.js";
 import { highlighted, highlighter } from "./highlight.js";
-import { difference } from "./source.js";
+import { difference, units } from "./source.js";
 
 const UNSAFE = /\0|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g; // neither database nor browser takes them
 const PAIRS = { "(": ")", "[": "]", "{": "}", '"': '"', "'": "'" };
@@ -91,6 +91,7 @@ export class CellEditor {
       if (this.state) for (const spec of this.#changes(this.state, text, splice)) this.state = this.state.update(spec).state;
       this.drawStill();
     }
+    if (this.others?.length) this.#drawPeers();
   }
 
   #changes(state, text, splice) {
@@ -111,6 +112,45 @@ export class CellEditor {
     const moved = (place) => (place <= at ? place : Math.max(at, place - removed) + insert.length);
     area.value = text;
     area.setSelectionRange(moved(start), moved(end));
+  }
+
+  // The lines where others are: [{at, hue}], `at` in code points; null: the cell as a whole.
+  peers(others) {
+    this.others = others;
+    this.#drawPeers();
+  }
+
+  #drawPeers() {
+    for (const mark of this.root.querySelectorAll(".peer-line")) mark.remove();
+    const text = this.host.text();
+    const top = this.root.getBoundingClientRect().top;
+    for (const { at, hue } of this.others ?? []) {
+      const box = at === null ? null : this.#boxAt(Math.min(text.length, units(text, at)));
+      if (!box) continue;
+      const mark = document.createElement("i");
+      mark.className = "peer-line";
+      mark.style.cssText = `top: ${box.top - top}px; height: ${box.bottom - box.top}px; --peer: ${hue}`;
+      this.root.append(mark);
+    }
+  }
+
+  #boxAt(at) {
+    if (this.view) return this.view.coordsAtPos(at);
+    if (this.plain) return null;
+    const range = document.createRange();
+    const walker = document.createTreeWalker(this.still, NodeFilter.SHOW_TEXT);
+    let before = 0;
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      if (at < before + node.length) {
+        range.setStart(node, at - before);
+        range.setEnd(node, at - before + 1);
+        return range.getClientRects()[0] ?? null;
+      }
+      before += node.length;
+    }
+    const { bottom } = this.still.getBoundingClientRect(); // behind all text: the last line
+    const line = Number.parseFloat(getComputedStyle(this.still).lineHeight);
+    return { top: bottom - 11 - line, bottom: bottom - 11 };
   }
 
   drawStill() {
