@@ -25,6 +25,7 @@ class ScriptedSubscription:
         self._feed, self._id, self.seq = feed, notebook_id, seq
         self.engine = "here"
         self.people = feed.people
+        self.carets: list[Caret] = []
         self.seen = 0
         feed.subscriptions.add(self)
 
@@ -80,7 +81,6 @@ class ScriptedFeed:
         self.inbox: list[str] = []  # who looks at the inbox
         self.places: list[tuple[str, str, int | None]] = []  # where people said they type
         self.people: list[str] = []
-        self.carets: list[Caret] = []
         self.web_id = "web-1"
         self.away: Left | None = None  # what everybody is told who comes back
 

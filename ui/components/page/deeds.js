@@ -214,6 +214,7 @@ export function deeds(nb) {
       send("edit_cell", { cell_id: cell.id, cell_kind: kind });
     },
     collapse: (cell, what) => send("collapse", { cell_id: cell.id, ...what }),
+    say: (text) => nb.say(text),
     rename: (title) => send("rename", { title }),
     show: (id) => {
       const node = nb.cells.get(id)?.view?.$el;

@@ -17,6 +17,7 @@ const FEED = {
 };
 
 const SAVED = [["html", "As a web page"], ["md", "As Markdown"], ["txt", "As plain text"]];
+const TITLE = 300; // characters, as on the server
 
 export default {
   name: "NbHead",
@@ -132,7 +133,9 @@ export default {
     },
     renamed() {
       const node = this.$refs.title;
-      const title = node.textContent.replace(/\s+/g, " ").trim().slice(0, 300);
+      const whole = node.textContent.replace(/\s+/g, " ").trim();
+      const title = [...whole].slice(0, TITLE).join("");
+      if (title.length < whole.length) this.page.say(`A title holds ${TITLE} characters. The rest was left out.`);
       if (title && title !== this.name) this.page.rename(title);
       node.textContent = title || this.name;
       node.scrollLeft = 0;

@@ -142,6 +142,8 @@ function markdown(line, state, emit) {
 const LONGEST = 5000; // characters of a line: past them it is data, not a line that someone reads
 const MOST = 64 * 1024; // characters of a source that are coloured while it stands still
 
+const TOO_MUCH = 512 * 1024; // characters past which a text cannot be saved, and would hold up the whole page to lay out
+
 // The state after `line`; `emit(from, to, class)` gets its coloured parts, in order.
 export function tokens(kind, line, state, emit) {
   const language = LANGUAGES[kind];
@@ -153,6 +155,7 @@ const escaped = (text) => text.replace(/[&<>]/g, (sign) => ESCAPES[sign]);
 
 // The whole text as HTML of spans; its text content is `text`.
 export function highlighted(kind, text) {
+  if (text.length > TOO_MUCH) return `${escaped(text.slice(0, MOST))}\n… the rest is there in the editor`;
   if (text.length > MOST) return escaped(text);
   let state = "";
   return text
