@@ -39,7 +39,7 @@ export default {
     <span class="kind">{{ NAMES[cell.kind] }}</span>
     <span v-for="other in cell.others" :key="other.page" class="peer" :style="{ '--peer': hue(other.page) }"
       :title="other.member + ' is in this cell, on another page'">{{ other.member }}</span>
-    <button type="button" class="grip" tabindex="-1" aria-hidden="true" title="Drag to move" @pointerdown="grip">⠿</button>
+    <button type="button" class="grip" tabindex="-1" aria-hidden="true" title="Drag to move" @pointerdown="grip">↕</button>
   </div>
   <div class="box">
     <p v-if="cell.beside && !seen" class="note" role="note">
