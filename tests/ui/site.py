@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import os
 import socket
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -201,7 +202,7 @@ def build() -> FastAPI:
         title="Nightbook",
         favicon=theme.FAVICON,
         dark=None,
-        reconnect_timeout=1,
+        reconnect_timeout=float(os.environ.get("RECONNECT_SECONDS", "1")),
         message_history_length=0,
         binding_refresh_interval=None,
         tailwind=False,

@@ -73,7 +73,7 @@ export default {
     <template v-for="line in lines.slice(-shown)" :key="line.seq">
       <li v-if="line.day" class="day">{{ line.day }}</li>
       <li v-if="line.mark" class="left" data-testid="left-here">you left here</li>
-      <li :class="[line.what, line.status]"><time :datetime="line.at" :title="line.full">{{ line.clock }}</time>
+      <li :class="['t-' + line.what, 't-' + line.status]"><time :datetime="line.at" :title="line.full">{{ line.clock }}</time>
         <a v-if="line.link" href="" :data-cell="line.cell" :title="line.text" @click.prevent="page.show(line.cell)">{{ line.text }}</a>
         <span v-else :title="line.text">{{ line.text }}</span></li>
     </template>
