@@ -555,6 +555,7 @@ async def test_turns_tell_each_their_own_story_one_after_the_other(database: str
         await hand.ask(notebook_id, "run_cell", cell_id=one)
         await hand.until(notebook_id, lambda n: [item["text"] for item in items(n, one, "thought")] == ["stuck"])
         await hand.ask(notebook_id, "stop", run_id=(await hand.notebook(notebook_id)).cells[one].run_id)
+        assert await hand.ended(notebook_id, one) == "cancelled"
         await hand.ask(notebook_id, "edit_cell", cell_id=one, source="again")
         await hand.ask(notebook_id, "run_cell", cell_id=one)
         await hand.until(notebook_id, lambda n: n.cells[one].state == "done")
