@@ -131,7 +131,7 @@ def build() -> FastAPI:
             back = {"after": deleted[body["cell_id"]]} if deleted[body["cell_id"]] else {}
             feed.write(notebook_id, "cell", event="restored", cell_id=body["cell_id"], **back, **mark)
         elif body["kind"] in ("split_cell", "merge_cells", "collapse", "move_cell"):
-            plan = decide(feed.notebook(notebook_id), parse(body), "owner")
+            plan = plan_of(feed.notebook(notebook_id), parse(body), "owner")
             for item in plan.drafts:
                 feed.write(notebook_id, item.kind, cell_id=item.cell_id, **item.fields, **mark)
         elif body["kind"] == "edit_cell" and body.get("cell_kind"):
