@@ -22,6 +22,7 @@ from nicegui.client import Client
 
 from app.api import math, problems
 from engine.commands import parse
+from engine.decide import decide as plan_of
 from engine.feed import Feed, Left
 from engine.ids import new_id
 from tests.ui.scripted import ScriptedFeed
