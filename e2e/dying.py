@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from app import cli
+from engine.agent.making import Calls
 from engine.agent.models.runbook import RunbookModel
 from engine.agent.turn import Turn
 from engine.broker import Broker
@@ -51,25 +52,25 @@ def dying(owner: type, name: str, point: str, *, when: Callable[[Any], bool] = l
 def weaken() -> None:
     dying(Turn, "_store", REPLIED)
     dying(Broker, "decide", ASKED)
-    dying(Turn, "_reserve", RESERVED)
-    dying(Turn, "_do", DONE)
-    dying(Turn, "_settle", SETTLED)
-    park = Turn._park
+    dying(Calls, "_reserve", RESERVED)
+    dying(Calls, "_do", DONE)
+    dying(Calls, "_settle", SETTLED)
+    park = Calls._park
 
-    async def parked(turn: Turn) -> None:
-        step = turn._host.step
+    async def parked(calls: Calls) -> None:
+        step = calls._host.step
 
         async def stepped(decide: Any) -> None:
             await step(decide)
             die_at(PARKED)
 
-        turn._host.step = stepped  # type: ignore[method-assign]
+        calls._host.step = stepped  # type: ignore[method-assign]
         try:
-            await park(turn)
+            await park(calls)
         finally:
-            turn._host.step = step  # type: ignore[method-assign]
+            calls._host.step = step  # type: ignore[method-assign]
 
-    Turn._park = parked  # type: ignore[method-assign]
+    Calls._park = parked  # type: ignore[method-assign]
     reply = RunbookModel.reply
 
     async def thinking(model: RunbookModel, *args: Any) -> Any:

@@ -20,9 +20,10 @@ import trio
 from engine import commands as c
 from engine import decide
 from engine.agent.calls import Model, Tool
+from engine.agent.making import TurnConfig
 from engine.agent.models.runbook import RunbookModel
 from engine.agent.tools import TOOLS
-from engine.agent.turn import Turn, TurnConfig
+from engine.agent.turn import Turn
 from engine.broker import Broker, BrokerConfig
 from engine.files import Cause, Files
 from engine.frames import Draft, draft

@@ -15,7 +15,7 @@ from engine.notebook import Notebook, Run
 from engine.store.steps import Row
 
 if TYPE_CHECKING:
-    from engine.agent.turn import Host
+    from engine.agent.making import Host
 
 Waiting = Callable[[], AbstractContextManager[None]]
 

@@ -11,39 +11,31 @@ import contextlib
 import json
 import logging
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import trio
-from pydantic import ValidationError
 
 from engine import decide
 from engine.agent.calls import (
     Call,
     Conversation,
-    Description,
     Exchange,
-    Model,
-    OutcomeUnknown,
     Reply,
     Result,
     Search,
     Thought,
     Tool,
-    ToolFailed,
     ToolSpec,
 )
 from engine.agent.context import context
-from engine.agent.room import TurnRoom
-from engine.agent.tools.text import one_line
-from engine.broker import Asker, Broker, Parked, Wanted, digest
-from engine.effects import bounded, call_id, code_run, effect_key, kept, result_from
-from engine.files import Files
+from engine.agent.making import Calls, Host, TurnConfig
+from engine.effects import call_id, kept, result_from
 from engine.frames import Draft, draft
 from engine.ids import new_id
 from engine.notebook import Notebook, Run
-from engine.runs import CodeRuns, Decided
+from engine.runs import Decided
 from engine.sandbox.client import Fenced
 from engine.store import turns as store
 from engine.store.steps import FencedStep, Row
@@ -59,47 +51,7 @@ THOUGHT_SECONDS = 0.15  # pieces that come within this become one frame
 THOUGHT_CHARACTERS = 16_000  # in one frame
 KERNEL_GONE = "The Python kernel of before is gone, and with it the variables that cells and calls had made."
 FAULT = "the turn failed inside Nightbook; see its log"
-WHETHER = "The place where this ran went away under it, and what became of it cannot be found out."
 T = TypeVar("T")
-
-
-class Host(Protocol):
-    """What the session lends to its turns."""
-
-    @property
-    def notebook(self) -> Notebook:
-        """As it stands now."""
-
-    @property
-    def broker(self) -> Broker: ...
-
-    @property
-    def code(self) -> CodeRuns: ...
-
-    @property
-    def files(self) -> Files: ...
-
-    async def step(self, decide: Callable[[Notebook], Decided]) -> None:
-        """Commits what `decide` makes of the notebook as it is at that moment, in one step."""
-
-    async def query(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """`await function(pool, *args)` on the store's loop."""
-
-    async def until(self, condition: Callable[[Notebook], bool]) -> None:
-        """Waits until the fold meets `condition`."""
-
-    async def keep_blob(self, mime: str, encoding: str | None, data: bytes) -> str:
-        """Stores bytes; returns their sha256."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnConfig:
-    """`seconds` of working time of one turn; who replies; what it can do; what `fetch` may reach though not public."""
-
-    seconds: float
-    model: Model
-    tools: Mapping[str, Tool]
-    fetch_allow: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -113,22 +65,6 @@ class Ending:
     question: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A call that can be made: its tool, its arguments as the tool understood them, and what it would do."""
-
-    call: Call
-    tool: Tool
-    arguments: Any
-    plain: dict[str, Any]
-    description: Description
-    digest: str
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.call, self.description, self.tool.risk, self.digest)
-
-
 class Turn:
     """One run of an agent cell, from wherever it stands to its end."""
 
@@ -136,7 +72,7 @@ class Turn:
         self._host = host
         self._run = run
         self._config = config
-        self._asker = Asker(run.id, run.cell_id)
+        self._calls = Calls(host, run, config, self.waiting)
         self._scope = trio.CancelScope()
         self._stopping = run.state == "cancelling"
         self._at: dict[str, Any] = {"run_id": run.id, "cell_id": run.cell_id, "by": "agent"}
@@ -220,7 +156,7 @@ class Turn:
         runs = [*begin["chain"], run.id]
         stored = await self._host.query(store.replies, notebook.id, runs)
         effects = await self._host.query(store.effects, notebook.id, runs)
-        self._effects = effects
+        self._calls.effects = effects
         self._exchanges = []
         for run_id in runs:
             rounds = sorted(at for of, at in stored if of == run_id and at > 0)
@@ -454,10 +390,10 @@ class Turn:
         names = [stored["id"] for stored in reply["calls"]]
         missing = [call for call, name in zip(calls, names, strict=True) if name not in results]
         if missing:
-            prepared = await self._announce(exchange.round, missing)
+            prepared = await self._calls.announce(exchange.round, missing)
             for call, name in zip(calls, names, strict=True):
                 if name not in results:
-                    results[name] = await self._make(call, prepared.get(call.id))
+                    results[name] = await self._calls.make(call, prepared.get(call.id))
             self._exchanges[-1] = Exchange(exchange.round, reply, results, exchange.messages)
         ends = next((result.ends for result in results.values() if result.ends is not None), None)
         if ends == "answer":
@@ -467,207 +403,6 @@ class Turn:
         if (ends == "delivered" or not calls) and not more:
             return Ending("done")
         return None
-
-    async def _announce(self, number: int, calls: Sequence[Call]) -> dict[str, Prepared | Result]:
-        """Tells what is to be done and asks for it, side by side. A call whose subject an earlier one may still make is
-        described when it comes to it."""
-        prepared: dict[str, Prepared | Result] = {}
-        drafts: list[Draft] = []
-        cell = self._notebook.cells.get(self._run.cell_id)
-        told = {item["call"] for item in cell.story.items if item["t"] == "tool"} if cell is not None else set()
-        for call in calls:
-            if call.id in self._effects:  # begun before a crash: told and decided then
-                continue
-            made = await self._prepare(call)
-            if not isinstance(made, Result) or len(calls) == 1:
-                prepared[call.id] = made
-            if call.id in told:
-                continue
-            tool = self._config.tools.get(call.tool)
-            good = made if isinstance(made, Prepared) else None
-            drafts.append(
-                draft(
-                    "tool", event="call", call=call.id, round=number, tool=call.tool,
-                    arguments=_shown(good.plain if good else call.arguments),
-                    title=good.description.title if good else call.tool, risk=tool.risk if tool else None,
-                    effect=tool.effect if tool else None,
-                    diff=bounded(good.description.diff, 48 * 1024)[0] if good and good.description.diff else None,
-                    **self._at,
-                )
-            )  # fmt: skip
-        if drafts:
-            await self._host.step(lambda _: (drafts, ()))
-        wanted = [one.wanted for one in prepared.values() if isinstance(one, Prepared)]
-        if wanted:
-            await self._host.broker.decide(self._asker, wanted)
-        return prepared
-
-    async def _prepare(self, call: Call) -> Prepared | Result:
-        """What the call would do; a result when it cannot be made at all."""
-        tool = self._config.tools.get(call.tool)
-        if tool is None:
-            known = ", ".join(self._config.tools)
-            return Result("error", f"there is no tool {call.tool!r}; there are: {known}")
-        try:
-            arguments = tool.Arguments.model_validate(call.arguments)
-        except ValidationError as error:
-            return Result("error", f"the arguments of {call.tool} do not fit: {_explained(error)}")
-        try:
-            async with self._room(call) as room:
-                description = await tool.describe(room, arguments)
-        except ToolFailed as error:
-            return Result("error", str(error))
-        plain = arguments.model_dump(mode="json")
-        bound = digest(tool.name, plain, self._notebook.id, description.facts)
-        return Prepared(call, tool, arguments, plain, description, bound)
-
-    async def _make(self, call: Call, prepared: Prepared | Result | None) -> Result:
-        """One call, to its result, which is stored when this returns."""
-        effect = self._effects.get(call.id)
-        if effect is not None:  # reserved before a crash
-            result = await self._recover(call, effect.digest)
-            return await self._settle(call, result)
-        if prepared is None:
-            prepared = await self._prepare(call)
-            if isinstance(prepared, Prepared):
-                await self._host.broker.decide(self._asker, [prepared.wanted])
-        rows: list[Row] = []
-        remark: str | None = None
-        while isinstance(prepared, Prepared):
-            verdict = await self._verdict(call)
-            if not verdict.approved:
-                return await self._unmade(call, Result("denied", verdict.text))
-            prepared = await self._prepare(call)  # what it points at may have changed since it was asked about
-            if isinstance(prepared, Prepared) and await self._host.broker.confirm(self._asker, prepared.wanted):
-                verdict = await self._verdict(call)
-                rows, remark = verdict.rows, verdict.text if verdict.message else None
-                break
-        if isinstance(prepared, Result):
-            return await self._unmade(call, prepared)
-        key = effect_key(self._run.id, call.id, prepared.digest)
-        await self._reserve(prepared, key, rows)
-        result = await self._do(prepared, key)
-        if remark is not None:  # what a person said with the approval is for the model, too
-            result = replace(result, text=f"{result.text.rstrip()}\n[{remark}]".lstrip())
-        return await self._settle(call, result)
-
-    async def _verdict(self, call: Call) -> Any:
-        """Waits for a person, who may have put the ask off: then this needs no engine until it is decided."""
-        while True:
-            try:
-                with self.waiting():
-                    return await self._host.broker.verdict(call.id)
-            except Parked:
-                with self.waiting():
-                    await self._park()
-
-    async def _park(self) -> None:
-        def park(notebook: Notebook) -> Decided:
-            run, cell = notebook.runs.get(self._run.id), notebook.cells.get(self._run.cell_id)
-            if run is None or run.parked or run.state == "cancelling" or cell is None:
-                return (), ()
-            if not any(item["run"] == run.id and item.get("parked") for item in cell.story.asks):
-                return (), ()  # decided at this moment
-            return [draft("run", event="yielded", waits_for="ask", **self._at)], ()
-
-        def taken_up(notebook: Notebook) -> bool:
-            run = notebook.runs.get(self._run.id)
-            return run is None or not run.parked
-
-        await self._host.step(park)
-        await self._host.until(taken_up)
-
-    async def _reserve(self, prepared: Prepared, key: str, rows: Sequence[Row]) -> None:
-        call, tool = prepared.call, prepared.tool
-        begun = draft(
-            "tool", event="begun", call=call.id, title=prepared.description.title,
-            output=code_run(key) if tool.risk == "run" else None, **self._at,
-        )  # fmt: skip
-        reserved = Row(
-            "effect",
-            {
-                "run_id": self._run.id, "call_id": call.id, "tool": tool.name, "digest": prepared.digest,
-                "class": tool.effect,
-            },
-        )  # fmt: skip
-        await self._host.step(lambda _: ([begun], [reserved, *rows]))
-
-    async def _do(self, prepared: Prepared, key: str) -> Result:
-        try:
-            async with self._room(prepared.call) as room:
-                return await prepared.tool.run(room, key, prepared.arguments, prepared.description)
-        except OutcomeUnknown:
-            return await self._ask_whether(prepared.call, prepared.tool)
-        except ToolFailed as error:
-            return Result("error", str(error))
-
-    async def _recover(self, call: Call, bound: str) -> Result:
-        """A call that was begun by a process that died: done again, found out about, or told as unknown."""
-        tool, key = self._config.tools.get(call.tool), effect_key(self._run.id, call.id, bound)
-        if tool is None:
-            return Result("unknown", f"the server stopped while {call.tool} ran, and this one has no such tool")
-        try:
-            arguments = tool.Arguments.model_validate(call.arguments)
-        except ValidationError as error:
-            return Result("unknown", f"the server stopped while {call.tool} ran; it takes these no more: {error}")
-        if tool.effect != "pure":
-            async with self._room(call) as room:
-                try:
-                    found = await tool.look_up(room, key, arguments)
-                except ToolFailed as error:
-                    found = Result("unknown", str(error))
-            if found is not None:
-                return found
-            if tool.effect == "once":
-                return await self._ask_whether(call, tool)
-        prepared = await self._prepare(call)
-        return prepared if isinstance(prepared, Result) else await self._do(prepared, key)
-
-    async def _ask_whether(self, call: Call, tool: Tool) -> Result:
-        """Nobody can know whether it happened but, perhaps, a person: silence leaves it unknown."""
-        asked = replace(call, id=f"{call.id}.happened", why=WHETHER)
-        shown = json.dumps(call.arguments, ensure_ascii=False, indent=1) if len(call.arguments) != 1 else ""
-        command = shown or str(next(iter(call.arguments.values())))
-        question = Description(f"Did this happen? {call.tool}: {one_line(command)}", command)
-        await self._host.broker.decide(self._asker, [Wanted(asked, question, tool.risk, call.id, always=True)])
-        verdict = await self._verdict(asked)
-        if verdict.approved:
-            return Result("done", f"{WHETHER} {verdict.by or 'A person'} says that it happened.")
-        if verdict.reason == "person":
-            return Result("error", f"{WHETHER} {verdict.by or 'A person'} says that it did not happen.")
-        return Result("unknown", f"{WHETHER} It may have happened, in whole or in part: look before you do it again.")
-
-    async def _settle(self, call: Call, result: Result) -> Result:
-        """Stores how a call ended, with what its tool had to tell; nothing that it started is left."""
-        await self._host.code.end_all(self._run.id)
-        value = kept(result)
-        row = Row("effect_settled", {"run_id": self._run.id, "call_id": call.id, "result": value})
-        await self._host.step(lambda _: ([*result.drafts, self._resulted(call.id, value)], [*result.rows, row]))
-        return result_from(value)
-
-    async def _unmade(self, call: Call, result: Result) -> Result:
-        """Stores why a call was not made."""
-        value = kept(result)
-        await self._host.step(lambda _: ([self._resulted(call.id, value)], [self._never(call.id, call.tool, value)]))
-        return result_from(value)
-
-    def _never(self, call: str, tool: str, value: dict[str, Any]) -> Row:
-        """An effect that was never begun, with its result."""
-        return Row(
-            "effect",
-            {
-                "run_id": self._run.id, "call_id": call, "tool": tool, "digest": "", "class": "pure", "result": value,
-            },
-        )  # fmt: skip
-
-    def _resulted(self, call: str, value: Mapping[str, Any]) -> Draft:
-        return draft(
-            "tool", event="result", call=call, status=value["status"], text=value["text"],
-            left_out=value["left_out"] or None, diff=value["diff"], **self._at,
-        )  # fmt: skip
-
-    def _room(self, call: Call) -> TurnRoom:
-        return TurnRoom(self._host, self._run, call.id, self.waiting, self._config.fetch_allow)
 
     # The end
 
@@ -691,11 +426,13 @@ class Turn:
                 if stored["id"] in exchange.results:
                     continue
                 value = kept(Result("cancelled", f"Not finished: {ending.reason or 'the turn ended'}."))
-                drafts.append(self._resulted(stored["call"], value))
+                drafts.append(self._calls.resulted(stored["call"], value))
                 settled = {"run_id": self._run.id, "call_id": stored["call"], "result": value}
-                reserved = stored["call"] in self._effects
+                reserved = stored["call"] in self._calls.effects
                 rows.append(
-                    Row("effect_settled", settled) if reserved else self._never(stored["call"], stored["tool"], value)
+                    Row("effect_settled", settled)
+                    if reserved
+                    else self._calls.never(stored["call"], stored["tool"], value)
                 )
                 ending.step = ending.step or stored["step"]
         if ending.status == "error":
@@ -725,7 +462,6 @@ class Turn:
             return (), ()
         return [decide.end(run, "error", FAULT), *decide.after_end(notebook, run, "error")], ()
 
-    _effects: Mapping[str, store.StoredEffect] = {}
     _pending: dict[str, Any] | None = None
     _kernel: int | None = None
 
@@ -777,21 +513,6 @@ def _kernel(notebook: Notebook) -> int | None:
     """Which life of the kernel holds variables now; null without one."""
     sandbox = notebook.sandbox
     return sandbox.lives if sandbox.state == "awake" and sandbox.kernel == "ready" else None
-
-
-def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as a frame holds them: long texts cut, with what is missing said."""
-    return {
-        key: f"{value[:8000]}\n… {len(value) - 8000} more characters"
-        if isinstance(value, str) and len(value) > 8000
-        else value
-        for key, value in arguments.items()
-    }
-
-
-def _explained(error: ValidationError) -> str:
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in problems[:5])
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
