@@ -316,6 +316,19 @@ def test_the_inbox_shows_all_that_waits_and_takes_the_answer(page: Page, site: S
     expect(card(page, asks[0])).to_have_count(0)
 
 
+def test_a_link_to_a_question_leads_to_it(page: Page, site: Site) -> None:
+    notebook = site.notebook(*[("markdown", "word " * 900)] * 3, ("agent", "Do it"))
+    site.start(notebook, "c3", "r3")
+    ask = new_id()
+    place = {"cell_id": "c3", "run_id": "r3"}
+    body = {"tool": "shell", "title": "Run make", "command": "make", "seconds": 300}
+    site.write((notebook, "ask", {**place, "ask": ask, "call": "x", **body}))
+    page.goto(f"{site.address}/inbox")
+    page.locator(f"a[href$='#ask-{ask}']").click()
+    expect(card(page, ask)).to_be_focused()
+    expect(card(page, ask)).to_be_in_viewport()
+
+
 def test_how_many_wait_is_in_every_head_and_title(page: Page, site: Site, turn: Turn) -> None:
     ask = new_id()
     other = site.notebook(("python", "x"), title="Calm")

@@ -516,12 +516,21 @@ export default {
       if (whole) load().catch(() => {}); // for the first cell that is taken in hand
       const reading = this.pinned && this.seq !== null;
       await nextTick();
+      if (whole) this.arrive();
       for (const cell of this.touched) {
         cell.view?.drawn();
         cell.tail?.();
       }
       if (reading && this.touched.size) window.scrollTo(0, document.documentElement.scrollHeight);
       this.touched.clear();
+    },
+
+    // Who followed a link to a question is brought to it, once.
+    arrive() {
+      const ask = /^#ask-(.+)$/.exec(window.location.hash)?.[1];
+      if (!ask || this.arrived) return;
+      this.arrived = true;
+      this.page.showAsk(decodeURIComponent(ask));
     },
 
     // words
