@@ -274,7 +274,8 @@ def _before(order: tuple[str, ...], cell_id: str) -> str | None:
 
 def _added(notebook: Notebook, cell: Cell, now: datetime) -> Op:
     view = {"id": cell.id, "source": cell.source, "version": cell.version, **cell_view(cell, now)}
-    view["story"] = None if cell.story.run_id is None else story_view(cell.story, now)
+    told = cell.story.run_id is not None or cell.story.items
+    view["story"] = story_view(cell.story, now) if told else None
     return {"op": "add", "cell": view, "after": _before(notebook.order, cell.id)}
 
 

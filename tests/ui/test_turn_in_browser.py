@@ -117,6 +117,18 @@ def test_after_the_end_one_replies_and_a_question_is_answered(page: Page, site: 
     eventually(page, lambda: [it for it in site.commands("answer_turn") if it["text"] == "48"])
 
 
+def test_a_turn_that_waits_for_its_place_takes_messages(page: Page, site: Site) -> None:
+    notebook = site.notebook(("agent", "Do it"))
+    opened(page, site, notebook)
+    place = {"cell_id": "c0", "run_id": "r0"}
+    site.write((notebook, "run", {"event": "queued", **place}))
+    expect(page.get_by_test_id("turn-say")).to_be_visible()
+    site.write((notebook, "message", {"event": "queued", "message": "m1", "text": "Mind the gap", **place}))
+    for _ in range(2):
+        expect(page.locator("[data-message=m1]")).to_contain_text("Mind the gap")
+        page.reload()
+
+
 def test_an_error_leads_to_its_line(page: Page, site: Site) -> None:
     turn = Turn(site, source="do it\n\n```sh\nls\n```")
     turn.tells("error", reason="unknown block", step=2, line=3)

@@ -138,7 +138,7 @@ export default {
     asks() {
       return this.order.flatMap((id) => {
         const cell = this.cells.get(id);
-        return cell.story ? pending(cell.story).map((item) => ({ ...item, cell: id })) : [];
+        return pending(cell.story).map((item) => ({ ...item, cell: id }));
       });
     },
     // Files by the call whose version of them is the newest.
@@ -156,7 +156,7 @@ export default {
     waiting() {
       const others = this.order.filter((id) => {
         const { state, story } = this.cells.get(id);
-        return story?.waits_for === "answer" || (state === "waiting" && !(story && pending(story).length));
+        return story.waits_for === "answer" || (state === "waiting" && !pending(story).length);
       });
       return this.asks.length + others.length;
     },
@@ -341,7 +341,7 @@ export default {
     },
     on_story(op) {
       const cell = this.cells.get(op.id);
-      if (cell) spliced((cell.story ??= newStory()), op);
+      if (cell) spliced(cell.story, op);
       if (cell && op.items.length) this.touched.add(cell);
     },
     on_thought(op) {
@@ -364,8 +364,7 @@ export default {
         if (this.fresh) this.focusing = id;
         this.fresh = false;
       }
-      if (story) retold((cell.story ??= newStory()), story);
-      else cell.story = null;
+      retold(cell.story, story);
       this.fields(cell, fields);
       cell.shown = false;
       this.stale?.delete(id);
@@ -434,7 +433,7 @@ export default {
     made(id, source, version) {
       const key = `nightbook.draft.${this.notebook}.${id}`;
       const cell = reactive({
-        id, others: [], peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null, story: null, unsaid: null,
+        id, others: [], peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null, story: newStory(), unsaid: null,
       });
       cell.view = cell.tail = null;
       const runs = `/api/v1/notebooks/${encodeURIComponent(this.notebook)}/runs/`;

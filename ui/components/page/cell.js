@@ -51,7 +51,7 @@ export default {
     <div v-if="cell.kind === 'markdown'" v-show="!editing && (!cell.hide_source || cell.peek)" ref="rendered" class="prose" tabindex="0" role="group"
       :aria-label="'Text of cell ' + place + ', Enter edits it'" @click="edit" @keydown.enter.prevent="edit(null)"></div>
     <div class="editor" ref="editor" v-show="(!cell.hide_source || cell.peek) && (cell.kind !== 'markdown' || editing)"></div>
-    <nb-turn v-if="cell.kind === 'agent' && (cell.story || active)" :cell="cell" :page="page" :clock="clock"></nb-turn>
+    <nb-turn v-if="cell.kind === 'agent' && (cell.story.items.length || active)" :cell="cell" :page="page" :clock="clock"></nb-turn>
     <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="prints && !cell.hide_output"
       :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"
       @scroll.passive="scrolled"></div>
@@ -106,7 +106,7 @@ export default {
       if (state === "running") return "Running";
       if (state === "waiting") return this.cell.kind === "agent" ? "Waits for you" : "Waits for a line from you";
       if (state === "cancelling") return "Stopping";
-      if (state === "error" && this.cell.story?.items.some((item) => item.t === "error")) return "Failed"; // its row says why
+      if (state === "error" && this.cell.story.items.some((item) => item.t === "error")) return "Failed"; // its row says why
       if (state === "error") return reason ? `Failed: ${reason}` : "Failed";
       if (state === "cancelled") return reason && reason !== "stopped" ? `Stopped: ${reason}` : "Stopped";
       return state === "done" && reason ? reason : "";

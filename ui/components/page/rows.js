@@ -105,7 +105,8 @@ export const NbFailure = {
   <button v-if="item.line" type="button" class="ghost" @click="show">Show line {{ item.line }}</button></div>`,
   computed: {
     place() {
-      return item(this.item.step ? `Step ${this.item.step}` : "", this.item.line ? `line ${this.item.line}` : "");
+      if (/^(step|line) \d/i.test(this.item.reason)) return ""; // it says so itself
+      return named(this.item.step ? `Step ${this.item.step}` : "", this.item.line ? `line ${this.item.line}` : "");
     },
   },
   methods: {
@@ -116,7 +117,7 @@ export const NbFailure = {
   },
 };
 
-function item(...parts) {
+function named(...parts) {
   const known = parts.filter(Boolean).join(", ");
   return known ? `${known}: ` : "";
 }

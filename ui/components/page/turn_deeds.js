@@ -14,7 +14,7 @@ export function turnDeeds(nb) {
   return {
     // To a turn: while it runs, for its next round; afterwards it goes on.
     say: (cell, text) => {
-      const answers = cell.story?.waits_for === "answer";
+      const answers = cell.story.waits_for === "answer";
       const command = send(answers ? "answer_turn" : "follow_up", { cell_id: cell.id, text });
       nb.said.set(command, { cell, text });
     },
@@ -33,7 +33,7 @@ export function turnDeeds(nb) {
       const [first] = nb.asks;
       if (first) return showAsk(first.ask);
       const cells = nb.order.map((id) => nb.cells.get(id));
-      center(cells.find((cell) => cell.state === "waiting" || cell.story?.waits_for === "answer")?.view?.$el);
+      center(cells.find((cell) => cell.state === "waiting" || cell.story.waits_for === "answer")?.view?.$el);
     },
 
     files: () => nb.files,
