@@ -31,10 +31,13 @@ GRACE_SECONDS = 0.2
 # A kernel that took the interrupt gets so much longer before it is told to terminate.
 PATIENCE_SECONDS = 0.6
 QUESTIONS = 64  # that a kernel may owe an answer to
+SAID_BYTES = 2000  # kept of what a kernel prints before it is ready
 
+# The folder comes back to its place at the front of the path only after: a `queue.py` of the notebook must not keep its
+# kernel from starting.
 _BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from engine.sandbox.kernel import main; "
-    "del sys.path[0]; main(int(sys.argv[2]))"
+    "import sys; sys.path[0] = sys.argv[1]; from engine.sandbox.kernel import main; "
+    "sys.path[0] = ''; main(int(sys.argv[2]))"
 )
 
 
@@ -58,6 +61,7 @@ class KernelHost:
         self._socket: socket.socket | None = None
         self._pipes: dict[int, str] = {}
         self._unsent = bytearray()
+        self._said = b""  # the end of what a kernel that is not ready yet prints: why it cannot start
         self._status: int | None = None
         self._cleared = False  # after the kernel's end: nothing that it started is left
         self._why: str | None = None
@@ -201,11 +205,7 @@ class KernelHost:
             ours.close()
             os.close(out_read)
             os.close(err_read)
-            self._set_state("gone", f"Python could not be started: {problem}")
-            for run in list(self._queue):
-                self._queue.remove(run)
-                run.begin()
-                run.end("error", f"Python could not be started: {problem}")
+            self._not_started(str(problem))
             return
         finally:
             theirs.close()
@@ -213,6 +213,7 @@ class KernelHost:
                 os.close(fd)
         self._frames = wire.Unpacker()
         self._unsent.clear()
+        self._said = b""
         self._status = self._why = None
         self._cleared = False
         self._pid = self.tree.pid if self.tree.inner is None else 0
@@ -223,6 +224,15 @@ class KernelHost:
             os.set_blocking(fd, False)
         self._adopt(self.tree.pid, self._died)
         self.pause(self._paused)
+
+    def _not_started(self, reason: str) -> None:
+        """Whoever waits for the kernel is told; it is tried again when the next one asks, not for ever."""
+        reason = f"Python could not be started: {reason}"
+        self._set_state("gone", reason)
+        while self._queue:
+            run = self._queue.popleft()
+            run.begin()
+            run.end("error", reason)
 
     def _died(self, status: int) -> None:
         """It ended: end what it left, read what it sent to the end, then tell."""
@@ -262,6 +272,10 @@ class KernelHost:
         self._cleared = False
         self._running = False
         code = None
+        if self.state == "starting" and self._why is None:
+            said = self._said.decode(errors="replace").strip().rpartition("\n")[2]
+            self._not_started(f"{reason}: {said}" if said else reason)
+            return
         self._set_state("gone", reason)
         run, self.run = self.run, None
         if run is not None:
@@ -308,6 +322,8 @@ class KernelHost:
             self._gone_if_drained()
         elif self.run is not None:
             self.run.output(self._pipes[fd], data)
+        elif self.state == "starting":
+            self._said = (self._said + data)[-SAID_BYTES:]
         return len(data)
 
     def _drain_pipes(self) -> None:

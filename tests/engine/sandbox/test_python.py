@@ -1,5 +1,8 @@
 """Python cells: what they print, show and ask, and how they end."""
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -278,3 +281,33 @@ async def test_stdin_stdout_objects_behave_as_scripts_expect(notebook: Notebook)
     assert "≤ab\n" in text
     assert "via fileno\n" in text
     assert "still here\n" in text
+
+
+async def test_a_module_of_the_folder_keeps_no_kernel_from_starting(notebook: Notebook) -> None:
+    await notebook.run(
+        "shell", "echo 'raise SystemExit(7)' | tee queue.py asyncio.py traceback.py traitlets.py >mine.py"
+    )
+    ended, text = await notebook.run("python", "print(1 + 1)")
+    assert (ended["status"], text) == ("done", "2\n")
+    ended, _ = await notebook.run("python", "import mine")
+    assert ended["reason"] == "exit status 7"  # its own modules are still the first to be found
+
+
+async def test_a_kernel_that_cannot_start_is_told_with_its_reason_and_not_tried_for_ever(
+    open_sandbox: Callable[..., Any], tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -I ] && exec {sys.executable} "$@"\necho "no such library" >&2; exit 3\n')
+    python.chmod(0o755)
+    notebook: Notebook = await open_sandbox("process", python=str(python))
+    first, second = await notebook.begin("python", "1"), await notebook.begin("python", "2")
+    reason = "Python could not be started: exit status 3: no such library"
+    for run in (first, second):
+        assert (await notebook.ended(run))["reason"] == reason
+    ended, text = await notebook.run("shell", "echo still here")
+    assert ended["status"] == "done"
+    assert text == "still here\r\n"
+    assert len([one for one in notebook.records if one["t"] == "kernel" and one["state"] == "starting"]) <= 2
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    assert (await notebook.run("python", "3"))[0]["status"] == "done"
+    await notebook.sandbox.aclose()
