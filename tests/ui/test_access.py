@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from app.login import login_page
 from tests.ui.conftest import Site
 from tests.ui.test_output_in_browser import opened
+from tests.ui.turns import Turn
 
 AA = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]},
@@ -74,7 +75,32 @@ def waiting(site: Site) -> str:
     return notebook
 
 
-SCENES = [idle, running, failed, waiting]
+def asking(site: Site) -> str:
+    """A turn with one of everything, and a question that waits."""
+    turn = Turn(site)
+    turn.tells("run", event="round", round=2, rounds=50, seconds=400.0)
+    turn.tells("thought", round=1, text="A thought.\nAnd more of it.", thinking=True)
+    turn.tells("search", round=1, query="words", sources=[{"title": "Found", "url": "https://example.org"}])
+    turn.calls("done", "Edit a.txt", tool="edit_file", arguments={"path": "a.txt"})
+    turn.ends_call("done", diff="@@ -1 +1 @@\n-old\n+new", text="changed", ms=40)
+    turn.calls("bad", "Fail")
+    turn.ends_call("bad", "error", text="no")
+    turn.asks("silent" + turn.notebook, call="bad")
+    turn.decides("silent" + turn.notebook, "deny", "no_operator", call="bad")
+    turn.tells("message", event="queued", message="m", text="Mind the gap", by="owner")
+    turn.tells("error", reason="it broke", step=1, line=1)
+    turn.tells("delivered", text="# Title\n\nText", files=["a.txt"])
+    turn.tells("progress", text="Half way", fraction=0.5)
+    site.write((turn.notebook, "check", {"item": "Load", "done": True}), (turn.notebook, "check", {"item": "Write"}))
+    site.write(
+        (turn.notebook, "file", {"path": "a.txt", "version": 1, "bytes": 3, "mime": "text/plain", "call": "done"})
+    )
+    site.write((turn.notebook, "file", {"path": "b", "skipped": "over 64 MiB"}))
+    turn.asks("open" + turn.notebook, call="x", rule="make all", why="To see.", touches=["a"], diff="@@ @@\n-a\n+b")
+    return turn.notebook
+
+
+SCENES = [idle, running, failed, waiting, asking]
 LOOKS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
 
 
@@ -98,6 +124,10 @@ def test_a_notebook_passes_in_every_state(look: Page, site: Site) -> None:
         if scene is running:
             expect(look.get_by_test_id("return-strip")).to_be_visible()
             look.get_by_role("button", name="More", exact=True).click()
+        if scene is asking:
+            expect(look.locator("[data-testid=ask-approve][aria-disabled=false]")).to_be_visible()
+            look.locator("[data-call=done] button").click()
+            look.get_by_test_id("policy").click()
         wrong += [f"{scene.__name__}: {line}" for line in violations(look)]
     assert wrong == []
 
@@ -116,6 +146,10 @@ def test_the_other_pages_pass(look: Page, site: Site) -> None:
     look.get_by_role("button", name="Archive", exact=True).click()
     expect(look.get_by_role("heading", name="Nothing archived")).to_be_visible()
     wrong += [f"empty: {line}" for line in violations(look)]
+    asking(site)
+    look.goto(f"{site.address}/inbox")
+    expect(look.get_by_test_id("inbox-item").first).to_be_visible()
+    wrong += [f"inbox: {line}" for line in violations(look)]
     look.goto(f"{site.address}/nowhere")
     wrong += [f"404: {line}" for line in violations(look)]
     look.set_content(login_page("/", "That token is not right.").decode())
