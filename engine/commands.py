@@ -311,6 +311,11 @@ def cells_named(command: Command) -> list[str]:
     return [cell_id for cell_id in named if cell_id is not None]
 
 
+def new_run(command: Command) -> str | None:
+    """The id that the caller chose for the run which the command begins, where there is one."""
+    return command.run_id if isinstance(command, RunCell | FollowUp | AnswerTurn | GoOn) else None
+
+
 def check_source(text: str) -> None:
     """Raises `TooLarge` for a source of more than `SOURCE_LIMIT` bytes."""
     if len(text.encode("utf-8", "surrogatepass")) > SOURCE_LIMIT:

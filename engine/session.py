@@ -32,7 +32,8 @@ from engine.keeping import Keeper
 from engine.notebook import Notebook, Run, fold, frames_from, preview
 from engine.records import Records, frames_of
 from engine.runs import CodeRuns, Decided
-from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError
+from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError, SandboxLost
+from engine.store import reading
 from engine.store.ownership import Claim
 from engine.store.steps import Row
 from engine.workspace import WorkspaceError
@@ -423,6 +424,8 @@ class Session:
         """Decides on one command and commits it with what it led to."""
         try:
             command = c.parse(body)
+            if (run_id := c.new_run(command)) is not None and await self.query(reading.run_known, self.id, run_id):
+                raise decide.Refused(f"there was a run {run_id} already; choose another id, or leave it out")
             plan = decide.decide(self.notebook, command, by)
             if plan.deliver is not None:
                 await self._deliver(plan.deliver)
@@ -605,8 +608,19 @@ class Session:
                 continue
             except SandboxError as error:  # that it is lost, the reader tells
                 log.warning("notebook %s: %s: %s", self.id, name, error)
+                if name == "execute" and not isinstance(error, SandboxLost):
+                    await self._turned_away(args[0], str(error))
             if self._requests and self._requests[0] == (name, args):
                 self._requests.popleft()
+
+    async def _turned_away(self, run_id: str, reason: str) -> None:
+        """The sandbox will not run it: no record will ever tell its end, so this does."""
+
+        def end(notebook: Notebook) -> Decided:
+            run = notebook.runs.get(run_id)
+            return ([] if run is None else self._ended_lost(run, f"it was not started: {reason}")), ()
+
+        await self.step(end)
 
     async def _read(self, sandbox: Sandbox) -> None:
         """Takes records from the shim; stops reading while the loop is behind, and so slows the programs."""

@@ -34,7 +34,7 @@ WATCH_IDLE_SECONDS = 2.0
 LONGEST_RUN_SECONDS = 24 * 3600.0
 PURGE_SECONDS = 3600.0
 GOODBYE_SECONDS = 1.0
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
+_RUN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")  # what commands allow
 
 
 class Refused(Exception):

@@ -79,6 +79,15 @@ async def frames(
     return [Frame(*row) for row in await pool.fetch(FRAMES, notebook_id, after, limit, size)]
 
 
+RUN_KNOWN = "SELECT EXISTS (SELECT 1 FROM frame WHERE notebook_id = $1 AND kind = 'run' AND run_id = $2)"
+
+
+async def run_known(pool: Db, notebook_id: str, run_id: str) -> bool:
+    """Whether the notebook ever had a run of this id. Reads all its frames: for the few ids that callers make."""
+    known: bool = await pool.fetchval(RUN_KNOWN, notebook_id, run_id)
+    return known
+
+
 RUN_STARTED = """
 SELECT seq FROM frame
 WHERE notebook_id = $1 AND kind = 'run' AND run_id = $2 AND body->>'event' = 'started' ORDER BY seq LIMIT 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from engine.sandbox.client import alive
+from engine.sandbox.client import Sandbox, SandboxError, alive
 from engine.store import reading
 from tests.engine.engine_run import text_of, worker
 
@@ -243,3 +244,50 @@ async def test_opening_and_reading_starts_nothing(database: str, tmp_path: Path)
             await hand.notebook(notebook_id)
         assert len(await hand.frames(notebook_id)) == 2
         assert not (tmp_path / "workspaces" / notebook_id).exists()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("run_id", [":odd", "_odd", ".", ".."])
+async def test_any_run_id_that_a_command_takes_runs(database: str, tmp_path: Path, run_id: str) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, _ = await hand.create()
+        await hand.ask(notebook_id, "add_cell", cell_id=f"{run_id}:cell", cell_kind="shell", source="echo here")
+        await hand.ask(notebook_id, "run_cell", cell_id=f"{run_id}:cell", run_id=run_id)
+        await hand.until(notebook_id, lambda n: f"{run_id}:cell" in n.cells)
+        assert await hand.ended(notebook_id, f"{run_id}:cell") == "done"
+
+
+@pytest.mark.trio
+async def test_a_run_id_is_used_once(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [one, two] = await hand.create(("shell", "echo one"), ("shell", "echo two"))
+        await hand.ask(notebook_id, "run_cell", cell_id=one, run_id="mine")
+        assert await hand.ended(notebook_id, one) == "done"
+        again = await hand.ask(notebook_id, "run_cell", cell_id=two, run_id="mine")
+        await hand.ask(notebook_id, "run_cell", cell_id=two, run_id="another")
+        assert await hand.ended(notebook_id, two) == "done"
+        [refused] = [frame for frame in await hand.frames(notebook_id) if frame.kind == "refused"]
+        assert refused.command_id == again
+        assert "mine already" in refused.body["reason"]
+
+
+@pytest.mark.trio
+async def test_a_run_that_the_sandbox_turns_away_ends_with_the_reason(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, where a run that cannot be noted is not started."""
+    execute = Sandbox.execute
+
+    async def full(self: Sandbox, run_id: str, *args: Any) -> str:
+        if run_id == "first":
+            raise SandboxError("the run cannot be noted on disk, so it is not started: no space left on device")
+        return await execute(self, run_id, *args)
+
+    monkeypatch.setattr(Sandbox, "execute", full)
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [one, two] = await hand.create(("shell", "echo one"), ("shell", "echo two"))
+        await hand.ask(notebook_id, "run_cell", cell_id=one, run_id="first")
+        await hand.ask(notebook_id, "run_cell", cell_id=two)
+        assert await hand.ended(notebook_id, one) == "error"
+        assert await hand.ended(notebook_id, two) == "done"
+        assert "no space left" in str((await hand.notebook(notebook_id)).cells[one].reason)
