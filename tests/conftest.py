@@ -11,8 +11,12 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from hypothesis import settings
 
 from engine.store import embedded
+
+settings.register_profile("shared machine", deadline=None)  # how long an example takes says nothing there
+settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

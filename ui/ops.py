@@ -146,7 +146,7 @@ def _cell_ops(old: Notebook, new: Notebook, frame: Frame, cell_id: str, now: dat
         if was is not None:
             yield {"op": "remove", "id": cell_id, "by": frame.by}
         return
-    if was is None:
+    if was is None or (cell.version != was.version and not cell.edits):  # new, or put in the place of another
         yield _added(new, cell, now) | {"by": frame.by, "command": frame.command_id}
         yield from _outputs(cell)
         return

@@ -203,7 +203,7 @@ def build() -> FastAPI:
         title="Nightbook",
         favicon=theme.FAVICON,
         dark=None,
-        reconnect_timeout=float(os.environ.get("RECONNECT_SECONDS", "1")),
+        reconnect_timeout=float(os.environ.get("RECONNECT_SECONDS", "5")),
         message_history_length=0,
         binding_refresh_interval=None,
         tailwind=False,

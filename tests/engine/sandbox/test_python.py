@@ -148,7 +148,7 @@ async def test_code_that_cannot_be_run_at_all_is_told_cleanly(notebook: Notebook
 async def test_fork_in_a_cell_leaves_one_story(notebook: Notebook) -> None:
     code = (
         "import os\npid = os.fork()\n"
-        "print('child' if pid == 0 else 'parent')\n"
+        "print('child\\n' if pid == 0 else 'parent\\n', end='')\n"  # whole lines: two processes write at once
         "if pid: os.waitpid(pid, 0); print('reaped')"
     )
     ended, text = await notebook.run("python", code)

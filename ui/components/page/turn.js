@@ -124,7 +124,7 @@ export default {
     async say() {
       const text = this.text.trim();
       if (!text || this.stopping) return;
-      this.page.say(this.cell, text, this.running);
+      this.page.tell(this.cell, text);
       this.text = "";
       await this.$nextTick();
       if (this.$refs.text) this.grow();

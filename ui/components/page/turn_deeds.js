@@ -13,7 +13,7 @@ export function turnDeeds(nb) {
   };
   return {
     // To a turn: while it runs, for its next round; afterwards it goes on.
-    say: (cell, text) => {
+    tell: (cell, text) => {
       const answers = cell.story.waits_for === "answer";
       const command = send(answers ? "answer_turn" : "follow_up", { cell_id: cell.id, text });
       nb.said.set(command, { cell, text });
