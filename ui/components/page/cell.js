@@ -4,11 +4,13 @@
 import { CellEditor } from "./editor.js";
 import { drag } from "./drag.js";
 import { markdown } from "./markdown.js";
+import { forget, whenNear } from "./near.js";
 import NbTurn from "./turn.js";
 import { duration, inLine, size, took } from "./words.js";
 
 const ACTIVE = ["queued", "running", "waiting", "cancelling"];
 const DOUBLE = 400; // milliseconds after "run" in which a second click of the same button, "stop" by then, was meant for "run"
+const WHOLE = 12; // cells that are drawn with all their tools at once: the first window
 const PLACEHOLDERS = {
   agent: "What should be done? Markdown; fenced blocks run as steps",
   python: "Python",
@@ -39,7 +41,7 @@ export default {
     <span class="kind">{{ NAMES[cell.kind] }}</span>
     <span v-for="other in cell.others" :key="other.page" class="peer" :style="{ '--peer': hue(other.page) }"
       :title="other.member + ' is in this cell, on another page'">{{ other.member }}</span>
-    <button type="button" class="grip" tabindex="-1" aria-hidden="true" title="Drag to move" @pointerdown="grip">↕</button>
+    <button v-if="near" type="button" class="grip" tabindex="-1" aria-hidden="true" title="Drag to move" @pointerdown="grip">↕</button>
   </div>
   <div class="box">
     <p v-if="cell.beside && !seen" class="note" role="note">
@@ -72,7 +74,7 @@ export default {
       <span class="grow"></span>
       <button v-if="gone && cell.kind === 'python' && place > 1" type="button" class="ghost" @click="page.runAll(cell.id)"
         title="The variables are gone: run all cells above, then this one">Run to here</button>
-      <span class="tools">
+      <span v-if="near" class="tools">
         <button v-if="cell.kind === 'markdown' && editing" type="button" class="ghost" @click="leave">Done</button>
         <select :value="cell.kind" :disabled="active" aria-label="Kind of cell" title="Kind of cell"
           @change="page.kind(cell, $event.target.value)">
@@ -86,7 +88,9 @@ export default {
     </div>
   </div>
 </section>`,
-  data: () => ({ NAMES, seen: false, editing: false, text: "", tall: false, overflows: false }),
+  data() {
+    return { NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, near: this.place <= WHOLE };
+  },
   computed: {
     active() {
       return ACTIVE.includes(this.cell.state);
@@ -148,6 +152,9 @@ export default {
     "cell.shown"() {
       this.measure();
     },
+    near() {
+      this.editor.drawStill();
+    },
     tall() {
       this.$nextTick(() => this.cell.output.draw());
     },
@@ -161,12 +168,14 @@ export default {
     this.editor = new CellEditor(this.$refs.editor, this.host());
     this.cell.view = this;
     this.draw();
+    if (!this.near) whenNear(this.$el, () => (this.near = true));
     const how = this.page.takeFocus(this.cell.id);
     if (how === "choose") this.choose();
     else if (how) this.focus(this.page.caret);
     if (this.cell.input) this.offerInput();
   },
   beforeUnmount() {
+    forget(this.$el);
     this.editor.destroy();
     if (this.cell.view === this) this.cell.view = null;
   },
@@ -177,6 +186,7 @@ export default {
       return {
         text: () => this.cell.source.local,
         kind: () => this.cell.kind,
+        near: () => this.near,
         label: () => `Source of cell ${this.place}`,
         placeholder: () => PLACEHOLDERS[this.cell.kind] ?? "",
         changed: (text) => this.cell.source.type(text),
@@ -231,6 +241,7 @@ export default {
       this.$el.scrollIntoView({ block: "nearest" });
     },
     entered(event) {
+      this.near = true;
       this.page.entered(this.cell);
       if (event.target === this.$el) this.page.at(this.cell, null);
       if (event.target === this.$el) this.editor.reachable(false);

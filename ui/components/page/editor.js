@@ -32,7 +32,7 @@ export function letGo() {
   inHand?.unmount();
 }
 
-// `host`: text() and kind() of the cell, label(), placeholder(); changed(text), focused(), blurred(), moved(at);
+// `host`: text() and kind() of the cell, near() whether anybody sees its colours, label(), placeholder(); changed(text), focused(), blurred(), moved(at);
 // key(event) -> whether the page took it; complete(text, at), inspect(text, at), knows().
 export class CellEditor {
   constructor(root, host) {
@@ -158,10 +158,12 @@ export class CellEditor {
     const kind = this.host.kind();
     this.still.setAttribute("aria-label", this.host.label());
     this.still.dataset.placeholder = this.host.placeholder();
-    if (this.drawnText === text && this.drawnKind === kind) return;
+    const colours = this.host.near() ? kind : null;
+    if (this.drawnText === text && this.drawnColours === colours) return;
     this.drawnText = text;
-    this.drawnKind = kind;
-    this.still.innerHTML = highlighted(kind, text);
+    this.drawnColours = colours;
+    if (colours) this.still.innerHTML = highlighted(kind, text);
+    else this.still.textContent = text;
   }
 
   // The kind changed: other colours, other words.

@@ -16,6 +16,10 @@ const LAST_DISPLAYS = 64;
 const MARGIN = 1500; // pixels drawn beyond what is seen
 const SOME = 600; // pixels drawn where nothing is seen
 
+const resized = new ResizeObserver((entries) => {
+  for (const { target } of entries) measured.get(target)?.resized();
+});
+const measured = new WeakMap(); // root -> the output whose width was taken
 const scrolling = new Set(); // outputs that have more than stands in the DOM
 let due = false;
 function redraw() {
@@ -40,8 +44,6 @@ export class Output {
     this.root = document.createElement("div");
     this.root.className = "out-text";
     this.root.addEventListener("copy", (event) => this.#copy(event));
-    this.watch = new ResizeObserver(() => this.#resized());
-    this.watch.observe(this.root);
     this.clear();
   }
 
@@ -194,12 +196,15 @@ export class Output {
       const ruler = document.createElement("canvas").getContext("2d");
       ruler.font = style.font;
       const columns = Math.max(10, Math.floor(clientWidth / (ruler.measureText("0").width || 8)));
+      if (!measured.has(this.root)) resized.observe(this.root);
+      measured.set(this.root, this);
       this.measured = { line: parseFloat(style.lineHeight) || 20, columns, width: clientWidth };
     }
     return this.measured;
   }
 
-  #resized() {
+  // The width may be another one.
+  resized() {
     if (!this.measured || this.measured.width === this.root.clientWidth) return;
     this.measured = null;
     for (const part of this.parts) part.forget?.();
