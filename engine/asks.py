@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine import rules
-from engine.agent.calls import Call, Description
+from engine.agent.calls import NOT_RUN, Call, Description
 from engine.frames import Draft, Risk, draft
 from engine.ids import new_id
 from engine.notebook import Notebook
@@ -94,18 +94,18 @@ def digest(tool: str, arguments: Mapping[str, Any], folder: str, facts: Iterable
 
 def said(reason: str, *, seconds: float = 0, by: str | None = None, message: str | None = None) -> str:
     """A deny in words that a model understands: it was a decision, and nothing is broken."""
-    decision = "so it was not run; this is a decision, not a failure of the tool"
+    decision = f"{NOT_RUN}; this is a decision, not a failure of the tool"
     match reason:
         case "timeout":
-            return f"nobody answered within {_span(seconds)}, and silence is no, {decision}"
+            return f"nobody answered within {_span(seconds)}, and silence is no{decision}"
         case "no_operator":
-            return f"for {_span(seconds)} nobody was there who could have answered, {decision}"
+            return f"for {_span(seconds)} nobody was there who could have answered{decision}"
         case "cancelled":
-            return "the turn was stopped before anybody answered, so it was not run"
+            return f"the turn was stopped before anybody answered{NOT_RUN}"
         case "changed":
-            return "what this call points at changed before anybody answered, so it was not run"
+            return f"what this call points at changed before anybody answered{NOT_RUN}"
     words = f" ({message})" if message else ""
-    return f"{by or 'a person'} said no{words}, {decision}"
+    return f"{by or 'a person'} said no{words}{decision}"
 
 
 def _span(seconds: float) -> str:

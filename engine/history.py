@@ -159,6 +159,8 @@ def _comment(history: History, frame: Frame) -> History:
 
 def _ask(history: History, frame: Frame) -> History:
     body = frame.body
+    if any(entry.what == "ask" and entry.key == body.get("ask") for entry in history):  # it was parked
+        return history
     return (*history, _entry(frame, "ask", key=body.get("ask"), status="open", text=body.get("title")))
 
 
@@ -211,8 +213,11 @@ def absence(frames: list[Frame], member: str) -> Absence:
     ends: dict[str | None, Any] = {}
     changed: set[str | None] = set()
     counts = dict.fromkeys(("comment", "verdict", "delivered", "resumed"), 0)
+    calls = {frame.run_id for frame in frames if frame.kind == "run" and frame.body.get("parent") is not None}
     for frame in frames:
         event = frame.body.get("event")
+        if frame.kind == "run" and frame.run_id in calls:  # the turn tells of them
+            continue
         if frame.kind == "run" and event == "ended":
             ends[frame.cell_id] = frame.body.get("status")
         elif frame.kind == "cell" and frame.by != member:

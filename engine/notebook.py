@@ -180,7 +180,7 @@ def apply(notebook: Notebook, frame: Frame) -> Notebook:
     """The notebook after `frame`. A frame of an unknown kind or about an unknown cell only moves `seq`."""
     if frame.kind in _ROWS:
         return _ROWS[frame.kind](notebook, [frame])
-    changes: dict[str, Any] = {"seq": frame.seq, "history": history.after(notebook.history, frame)}
+    changes: dict[str, Any] = {"seq": frame.seq, "history": _history(notebook, frame)}
     src = frame.body.get("src")
     if src is not None:
         changes["cursor"] = {**notebook.cursor, src[0]: src[1]}
@@ -424,6 +424,14 @@ def _run(notebook: Notebook, frame: Frame) -> dict[str, Any]:
             ),
         }
     return {}
+
+
+def _history(notebook: Notebook, frame: Frame) -> History:
+    """The timeline after `frame`. It tells of a turn, and not of the runs of the turn's calls."""
+    run = notebook.runs.get(frame.run_id or "") if frame.kind == "run" else None
+    if run is not None and run.parent is not None:
+        return notebook.history
+    return history.after(notebook.history, frame)
 
 
 def _call_run(notebook: Notebook, frame: Frame, run_id: str, cell_id: str, parent: str) -> dict[str, Any]:

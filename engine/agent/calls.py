@@ -17,6 +17,9 @@ EffectClass = Literal["pure", "keyed", "once"]
 Status = Literal["done", "error", "denied", "unknown", "cancelled"]
 
 
+NOT_RUN = ", so it was not run"  # between what became of a denied call and the advice that only a model needs
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """What a model wants done. `id` is unique in the notebook; `arguments` is what the model wrote, not yet checked."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.frames import Draft, Frame, draft
 from engine.history import KEPT, Absence, Entry, History, absence, after
+from engine.notebook import Notebook, fold
 from tests.engine.frames_made import numbered
 
 
@@ -129,3 +130,29 @@ def test_an_entry_is_named_by_its_first_frame() -> None:
     seqs = [entry.seq for entry in told(*ran("a"), edit("maya"), edit("maya"), *ran("b"))]
     assert seqs == sorted(set(seqs))
     assert isinstance(told(*ran("a"))[0], Entry)
+
+
+def test_the_runs_of_a_turns_calls_are_told_by_the_turn_alone() -> None:
+    turn = {"cell_id": "g", "run_id": "turn"}
+    call = {"cell_id": "g", "run_id": "call"}
+    began = [
+        draft("session", event="created", title="T"),
+        draft("cell", event="added", cell_id="g", kind="agent", source="x", by="owner"),
+        draft("run", event="queued", by="owner", **turn),
+        draft("run", event="started", **turn),
+    ]
+    ran = [
+        draft("run", event="queued", parent="turn", kind="shell", **call),
+        draft("run", event="started", **call),
+        draft("run", event="ended", status="error", ms=5, **call),
+    ]
+    notebook = fold(Notebook("n"), numbered([*began, *ran]))
+    assert [(entry.what, entry.key) for entry in notebook.history if entry.what == "run"] == [("run", "turn")]
+    assert absence(numbered(ran), "owner") == Absence()
+
+
+def test_a_question_that_is_parked_stays_one_line() -> None:
+    asked = draft("ask", ask="q", call="x", tool="shell", title="make", command="make", seconds=9.0)
+    denied = draft("verdict", ask="q", call="x", verdict="deny", reason="timeout")
+    assert shown(asked, asked) == [("ask", "open", 1)]
+    assert shown(asked, asked, denied) == [("ask", "answered", 1), ("verdict", "deny", 1)]

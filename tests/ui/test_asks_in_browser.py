@@ -272,7 +272,7 @@ def test_an_ask_below_the_fold_is_noticed(page: Page, site: Site) -> None:
     site.write((notebook, "run", {**place, "event": "waiting", "waits_for": "ask"}))
     site.write((notebook, "ask", {**place, "ask": ask, "call": "x", **body}))
     bar = page.get_by_test_id("ask-bar")
-    expect(bar).to_contain_text("1 question waits: May I run make?")
+    expect(bar).to_contain_text("1 question waits: Run make")
     expect(page).to_have_title(re.compile(r"^\(\d+\) Waits: "))
     expect(page.locator(".head .chip.wait", has_text="1 waits for you")).to_be_visible()
     bar.get_by_role("button").click()
@@ -364,7 +364,7 @@ def test_a_browser_tells_who_asked_for_it_and_looks_elsewhere(browser: Browser, 
     expect(page.get_by_test_id("tell-me-not")).to_be_visible()
     turn.asks(second, call="y")
     expect(card(page, second)).to_be_visible()
-    assert page.evaluate("window.told") == [["T asks you", "May I: Run make?"]]
+    assert page.evaluate("window.told") == [["T asks you", "Run make"]]
     page.evaluate("window.elsewhere = false")
     turn.asks(third, call="z")
     expect(card(page, third)).to_be_visible()

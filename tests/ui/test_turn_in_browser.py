@@ -215,3 +215,39 @@ def test_an_agent_cell_is_added_with_words_that_say_what_it_takes(page: Page, si
     cell = page.locator("[data-testid=cell][data-kind=agent]")
     expect(cell).to_be_visible()
     expect(cell).to_contain_text("What should be done? Markdown; fenced blocks run as steps")
+
+
+def test_a_turn_that_ended_at_a_step_goes_on_there(page: Page, site: Site) -> None:
+    turn = Turn(site)
+    opened(page, site, turn.notebook)
+    again = page.get_by_test_id("turn-go-on")
+    turn.calls("x")
+    turn.ends_call("x", "error", text="boom")
+    turn.tells("error", reason="step 2 (sh, line 9) failed: boom", step=2, line=9)
+    expect(page.locator(".failure")).to_contain_text("Step 2 (sh, line 9) failed: boom")
+    expect(again).to_have_count(0)
+    turn.ends("error", step=2)
+    expect(again).to_have_text("Go on at step 2")
+    again.click()
+    eventually(page, lambda: said(site, turn, "go_on"))
+    expect(again).to_be_disabled()
+
+
+def test_a_step_that_was_denied_is_approved_by_going_on_and_the_timeline_says_who_denied(
+    page: Page, site: Site
+) -> None:
+    for reason, by, offered, told in [
+        ("person", "owner", "Approve step 1 after all, and go on", "Denied by you"),
+        ("no_operator", None, None, "Denied itself, nobody was here"),
+    ]:
+        turn = Turn(site)
+        opened(page, site, turn.notebook)
+        turn.asks(f"q-{reason}")
+        turn.decides(f"q-{reason}", "deny", reason, by=by)
+        turn.ends("error", step=1)
+        if offered:
+            expect(page.get_by_test_id("turn-go-on")).to_have_text(offered)
+        else:
+            expect(page.get_by_test_id("ask-reconsider")).to_be_visible()
+            expect(page.get_by_test_id("turn-go-on")).to_have_count(0)
+        expect(page.get_by_test_id("timeline")).to_contain_text(told)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from engine.agent.calls import Call, Conversation, Exchange, Reply, Result, Thought, ToolSpec
+from engine.agent.calls import NOT_RUN, Call, Conversation, Exchange, Reply, Result, Thought, ToolSpec
 
 STEPS = 100
 PIECE = 240  # characters of prose that are said at once
@@ -299,7 +299,7 @@ def _failed(book: Runbook, exchanges: Sequence[Exchange]) -> Reply | None:
     if not 1 <= number <= len(book.steps):
         return None
     step = book.steps[number - 1]
-    reason = f"step {number} (`{step.word}`, line {step.line}) {_became(results[-1])}"
+    reason = f"step {number} ({step.word}, line {step.line}) {_became(results[-1])}"
     return Reply(error=reason, error_step=number, error_line=step.line)
 
 
@@ -307,6 +307,7 @@ def _became(result: Result) -> str:
     last = next((line.strip() for line in reversed(result.text.splitlines()) if line.strip()), "")
     match result.status:
         case "denied":
+            last = last.partition(NOT_RUN)[0]  # what follows is for models
             return f"was denied: {last}" if last else "was denied"
         case "unknown":
             return f"may have happened or not: {last}"

@@ -143,7 +143,7 @@ async def test_it_goes_a_step_a_round_and_ends_behind_the_last() -> None:
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (Result("error", "boom\n[error: exit status 3]"), r"step 1 \(`sh`, line 3\) failed: \[error: exit status 3\]"),
+        (Result("error", "boom\n[error: exit status 3]"), r"step 1 \(sh, line 3\) failed: \[error: exit status 3\]"),
         (Result("denied", "Not run: nobody answered."), "was denied: Not run: nobody answered."),
         (Result("unknown", "Perhaps."), "may have happened or not: Perhaps."),
         (Result("cancelled"), "was stopped"),

@@ -1,7 +1,7 @@
 // The ask card: a tool call that waits for a person. It cannot be overlooked, and it cannot be answered by accident: keys
 // count only while the card itself has the focus, and nothing counts in the moment after it appeared or moved.
 
-import { decide, dues, question, reconsider, RISKS } from "./asks.js";
+import { decide, dues, question, reconsider, RISKS, silence, verdictWords } from "./asks.js";
 import NbDiff from "./diff.js";
 import { hour, span } from "./words.js";
 
@@ -95,21 +95,14 @@ export default {
       return line.length < this.ask.command.trim().length || line.length > 200 ? `${line.slice(0, 200)} …` : line;
     },
     silent() {
-      return ["timeout", "no_operator"].includes(this.ask.reason);
+      return silence(this.ask);
     },
     offers() {
-      return this.current && this.ask.verdict === "deny" && this.silent;
+      return this.current && this.silent;
     },
     ending() {
-      const { verdict, reason, by, scope, decided_at: at } = this.ask;
-      const when = at ? ` at ${hour(at)}` : "";
-      const who = by ? ` by ${by}` : "";
-      if (verdict === "approve") return `Approved${scope === "kind" ? " for this notebook" : ""}${who}${when}`;
-      if (reason === "timeout") return `Denied itself${when}, nobody answered in time`;
-      if (reason === "no_operator") return `Denied itself${when}, nobody was here`;
-      if (reason === "cancelled") return `Denied${when}: the turn was stopped`;
-      if (reason === "changed") return `Not asked any more${when}: what it points at has changed`;
-      return `Denied${who}${when}`;
+      const { by, decided_at: at } = this.ask;
+      return verdictWords(this.ask, by, at ? ` at ${hour(at)}` : "");
     },
   },
   watch: {

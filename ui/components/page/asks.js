@@ -49,3 +49,19 @@ export const RISKS = {
   run: "Runs code",
   network: "Reaches the network",
 };
+
+// Whether nobody's answer was what said no.
+export function silence(ask) {
+  return ask.verdict === "deny" && ["timeout", "no_operator"].includes(ask.reason);
+}
+
+// How a question ended, in words; `who` and `when` are "" where nothing is to be said of them.
+export function verdictWords({ verdict, reason, scope }, who, when) {
+  const by = who ? ` by ${who}` : "";
+  if (verdict === "approve") return `Approved${scope === "kind" ? " for this notebook" : ""}${by}${when}`;
+  if (reason === "timeout") return `Denied itself${when}, nobody answered in time`;
+  if (reason === "no_operator") return `Denied itself${when}, nobody was here`;
+  if (reason === "cancelled") return `Denied${when}: the turn was stopped`;
+  if (reason === "changed") return `Not asked any more${when}: what it points at has changed`;
+  return `Denied${by}${when}`;
+}

@@ -101,9 +101,13 @@ export const NbFailure = {
   name: "NbFailure",
   props: { item: Object, cell: Object },
   template: `
-<div class="failure" role="note"><p><b>{{ place }}</b>{{ item.reason }}</p>
+<div class="failure" role="note"><p><b>{{ place }}</b>{{ reason }}</p>
   <button v-if="item.line" type="button" class="ghost" @click="show">Show line {{ item.line }}</button></div>`,
   computed: {
+    reason() {
+      const { reason } = this.item;
+      return this.place ? reason : reason[0]?.toUpperCase() + reason.slice(1);
+    },
     place() {
       if (/^(step|line) \d/i.test(this.item.reason)) return ""; // it says so itself
       return named(this.item.step ? `Step ${this.item.step}` : "", this.item.line ? `line ${this.item.line}` : "");

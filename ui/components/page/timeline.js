@@ -1,6 +1,7 @@
 // The timeline: what happened in the notebook, newest last, each line linked to its cell, with the mark "you left here". What
 // belongs together the server has put together already (engine/history.py); here it only gets its words.
 
+import { verdictWords } from "./asks.js";
 import { took } from "./words.js";
 
 const SHOWN = 12; // lines at first, and how many more each time
@@ -47,7 +48,7 @@ export function told(entry, place, member) {
     case "ask":
       return `${status === "open" ? "Asks" : "Asked"}: ${text}`;
     case "verdict":
-      return status === "approve" ? `${who || "Policy"} approved` : `Denied${text ? ` (${text.replaceAll("_", " ")})` : ""}`;
+      return verdictWords({ verdict: status, reason: text }, who === "You" ? "you" : who, "");
     case "delivered":
       return `Delivered: ${text}`;
     case "file":

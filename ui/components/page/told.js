@@ -54,7 +54,7 @@ export class Told {
 
   #tell(ask) {
     // The tag makes the browser show one of several tabs' notifications.
-    const note = new Notification(`${ask.notebook || "A notebook"} asks you`, { body: `May I: ${ask.title}?`, tag: `nightbook ${ask.ask}` });
+    const note = new Notification(`${ask.notebook || "A notebook"} asks you`, { body: ask.title, tag: `nightbook ${ask.ask}` });
     note.onclick = () => {
       window.focus();
       if (this.here !== ask.notebook_id) window.location.href = `/n/${encodeURIComponent(ask.notebook_id)}#ask-${encodeURIComponent(ask.ask)}`;

@@ -3,6 +3,7 @@
 
 import NbAsk from "./ask.js";
 import NbCall from "./call.js";
+import { silence } from "./asks.js";
 import { recall, remember } from "./commands.js";
 import { NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought } from "./rows.js";
 import { left, pending } from "./story.js";
@@ -41,13 +42,14 @@ export default {
     <form class="say" @submit.prevent="say"><textarea ref="text" v-model="text" rows="1" :maxlength="LIMIT" aria-label="Your answer"
       placeholder="Your answer" data-testid="turn-answer" @input="grow" @keydown="key"></textarea>
       <button type="submit" class="main" :disabled="!text.trim()">Answer</button></form></section>
-  <form v-else-if="begun" class="say" @submit.prevent="say">
+  <p v-if="resume" class="resume"><button type="button" data-testid="turn-go-on" :disabled="going" @click="goOn">{{ resume }}</button></p>
+  <form v-if="begun && !question" class="say" @submit.prevent="say">
     <textarea ref="text" v-model="text" rows="1" :maxlength="LIMIT" :aria-label="running ? 'Add to the turn' : 'Reply to the turn'"
       :placeholder="running ? 'Add to it…' : 'Reply…'" data-testid="turn-say" @input="grow" @keydown="key"></textarea>
     <button type="submit" :disabled="!text.trim() || stopping">{{ running ? 'Add' : 'Send' }}</button>
   </form>
 </div>`,
-  data: () => ({ LIMIT, text: "" }),
+  data: () => ({ LIMIT, text: "", going: false }),
   computed: {
     story() {
       return this.cell.story;
@@ -92,8 +94,20 @@ export default {
       const asked = this.story.items.findLast((item) => item.t === "tool" && item.tool === "ask_person");
       return asked?.text || asked?.arguments?.question || asked?.title || "The turn waits for your answer.";
     },
+    // What goes on with a turn that ended at a step. Where silence said no, the card of the question offers it already.
+    resume() {
+      const { resume_step: step, items, run_id: run } = this.story;
+      if (this.running || step === null) return "";
+      const last = items.findLast((item) => item.t === "ask" || item.t === "tool");
+      const denied = last?.t === "ask" && last.run === run && last.verdict === "deny" ? last : null;
+      if (denied && silence(denied)) return "";
+      return denied?.reason === "person" ? `Approve step ${step} after all, and go on` : `Go on at step ${step}`;
+    },
   },
   watch: {
+    running() {
+      this.going = false;
+    },
     text(text) {
       remember(this.draftKey, text || null);
     },
@@ -110,6 +124,10 @@ export default {
   methods: {
     made(item) {
       return this.page.filesOf(item.call);
+    },
+    goOn() {
+      this.going = true;
+      this.page.goOn(this.cell);
     },
     grow() {
       const { text } = this.$refs;

@@ -18,6 +18,8 @@ export function turnDeeds(nb) {
       const command = send(answers ? "answer_turn" : "follow_up", { cell_id: cell.id, text });
       nb.said.set(command, { cell, text });
     },
+    // A turn that ended at a step goes on there.
+    goOn: (cell) => send("go_on", { cell_id: cell.id }),
     withdraw: (message) => send("withdraw", { message }),
     policy: (policy) => send("set_policy", { policy }),
     removeRule: (rule) => send("remove_rule", { rule }),
