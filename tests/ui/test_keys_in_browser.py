@@ -278,3 +278,29 @@ def test_an_input_method_keeps_its_keys_and_what_comes_from_elsewhere_waits_for_
     session.send("Input.insertText", {"text": "你"})
     expect_text(source, "zero one\ntwo\n你")
     take(source)
+
+
+def test_what_is_typed_before_the_new_cell_is_there_goes_into_it(desk: Page, site: Site) -> None:
+    opened(desk, site, site.notebook(("python", "one")))
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route) if '"add_cell"' in (route.request.post_data or "") else route.continue_()
+
+    desk.route("**/commands", hold)
+    take(cell(desk, 0).get_by_test_id("cell-source"))
+    desk.keyboard.press("Shift+Enter")
+    desk.keyboard.type("two = 2")
+    desk.keyboard.press("Shift+Enter")  # there is nothing to run yet
+    desk.keyboard.press("Enter")
+    desk.keyboard.type("two")
+    eventually(desk, lambda: held)
+    assert sources(desk) == ["one"]
+    held[0].continue_()
+    new = cell(desk, 1).get_by_test_id("cell-source")
+    expect_text(new, "two = 2\ntwo")
+    expect(new).to_be_focused()
+    desk.keyboard.type("!")
+    expect_text(new, "two = 2\ntwo!")
+    assert len(held) == 1
+    desk.unroute("**/commands")

@@ -270,3 +270,29 @@ def test_a_new_run_starts_with_an_empty_output(page: Page, site: Site) -> None:
     expect(cell).to_have_attribute("data-state", "running")
     assert shown(page) == ""
     assert page.locator(".count").all_text_contents() == ["2"]
+
+
+def test_who_scrolled_up_is_led_back_to_the_newest_line(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "print()"))
+    site.start(notebook)
+    opened(page, site, notebook)
+    out, follow = page.get_by_test_id("cell-output"), page.get_by_test_id("follow")
+
+    def prints(text: str) -> None:
+        place = {"cell_id": "c0", "run_id": "r0"}
+        site.write((notebook, "output", {"text": text, "stream": "stdout", **place}))
+
+    prints("a line\n" * 200)
+    page.wait_for_function("out => out.scrollTop > 100", arg=out.element_handle())
+    expect(follow).to_have_count(0)
+    out.evaluate("out => { out.scrollTop = 50; }")
+    expect(follow).to_be_visible()
+    prints("more\n" * 50)
+    expect(follow).to_be_visible()
+    assert out.evaluate("out => out.scrollTop") == 50
+    follow.click()
+    prints("the last\n")
+    tail = "out => out.scrollTop > 100 && out.scrollHeight - out.scrollTop - out.clientHeight < 24"
+    page.wait_for_function(tail, arg=out.element_handle())
+    expect(out).to_contain_text("the last")
+    expect(follow).to_have_count(0)

@@ -59,6 +59,8 @@ export default {
   </section>
   <nb-rail ref="rail" :state="state" :page="page"></nb-rail>
   </div>
+  <textarea ref="ahead" class="ahead" tabindex="-1" aria-label="Text of the cell that is being added" autocomplete="off" autocapitalize="off"
+    spellcheck="false" @keydown.enter="aheadEnter"></textarea>
   <nb-jump :running="running" @jump="page.show"></nb-jump>
   <nb-palette ref="over" :page="page"></nb-palette>
   <nb-find ref="find" :cells="page.cells" :took="page.replaced" :choose="page.chooseById"></nb-find>
@@ -490,7 +492,16 @@ export default {
       }
       remember(cell.draftKey, null);
     },
+    // What is typed for a cell that was asked for waits here; keys that run or add wait for the cell itself.
+    aheadEnter(event) {
+      if (event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) event.preventDefault();
+    },
     refused(command, reason, cellId) {
+      const { ahead } = this.$refs;
+      if (cellId && cellId === this.focusing && ahead?.value) {
+        this.say(`What you typed for the new cell: ${ahead.value}`);
+        ahead.value = "";
+      }
       this.adding = this.adding.filter((id) => id !== cellId);
       const cell = [...this.cells.values()].find((known) => known.source.flight?.command === command);
       if (cell) {
@@ -533,7 +544,8 @@ export default {
     },
 
     // words
-    say(text) {
+    say(words) {
+      const text = words.charAt(0).toUpperCase() + words.slice(1);
       if (this.notices.some((notice) => notice.text === text)) return;
       this.notices = [...this.notices.slice(-4), { key: freshId(), text }];
     },

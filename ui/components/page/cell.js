@@ -70,6 +70,8 @@ export default {
     <div class="foot">
       <span v-if="words" class="state" :class="cell.state">{{ words }}</span>
       <span v-if="time" class="time">{{ time }}</span>
+      <button v-if="active && !follow && overflows && !tall && !cell.hide_output" type="button" class="ghost" data-testid="follow"
+        title="To the newest line, and stay with it" @click="toTail">↓ Follow</button>
       <a v-if="whole" :href="'/api/v1/blobs/' + cell.whole.sha256" download>{{ whole }}</a>
       <span class="grow"></span>
       <button v-if="gone && cell.kind === 'python' && place > 1" type="button" class="ghost" @click="page.runAll(cell.id)"
@@ -89,7 +91,7 @@ export default {
   </div>
 </section>`,
   data() {
-    return { NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, near: this.place <= WHOLE };
+    return { NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, follow: true, near: this.place <= WHOLE };
   },
   computed: {
     active() {
@@ -160,16 +162,15 @@ export default {
     },
   },
   created() {
-    this.follow = true;
     this.ranAt = -Infinity;
   },
   mounted() {
     if (this.cell.kind !== "agent") this.$refs.out.append(this.cell.output.root);
     this.editor = new CellEditor(this.$refs.editor, this.host());
     this.cell.view = this;
+    const how = this.page.takeFocus(this.cell.id); // and its text, where that was typed before it came
     this.draw();
     if (!this.near) whenNear(this.$el, () => (this.near = true));
-    const how = this.page.takeFocus(this.cell.id);
     if (how === "choose") this.choose();
     else if (how) this.focus(this.page.caret);
     if (this.cell.input) this.offerInput();
@@ -282,6 +283,10 @@ export default {
         out.scrollTop = out.scrollHeight;
       }
       this.measure();
+    },
+    toTail() {
+      this.follow = true;
+      this.drawn();
     },
     measure() {
       const { out } = this.$refs;

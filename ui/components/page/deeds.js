@@ -24,6 +24,12 @@ export function deeds(nb) {
       if (nb.focusing !== id) return null;
       const how = nb.how;
       nb.focusing = nb.how = null;
+      const { ahead } = nb.$refs;
+      if (ahead?.value) {
+        nb.page.caret = ahead.value.length;
+        nb.cells.get(id).source.type(ahead.value);
+        ahead.value = "";
+      }
       const at = document.activeElement; // who types somewhere else by now is left there
       return at === nb.from || !at.matches("textarea, input, [contenteditable]") ? (how ?? "edit") : null;
     },
@@ -134,9 +140,10 @@ export function deeds(nb) {
       const id = freshId();
       nb.focusing = id;
       nb.how = how;
-      nb.from = document.activeElement;
-      page.caret = null;
+      nb.page.caret = null;
       nb.adding = [...nb.adding, id];
+      if (nb.up && source === "" && how === "edit") nb.$refs.ahead?.focus({ preventScroll: true }); // who types on types there
+      nb.from = document.activeElement;
       if (!nb.up && source === "") nb.wait();
       send("add_cell", { cell_kind: kind, source, cell_id: id, ...(after === undefined ? {} : { after }) });
     },
@@ -180,7 +187,7 @@ export function deeds(nb) {
       nb.focusing = into;
       nb.how = "edit";
       nb.from = cell.view?.editor.content;
-      page.caret = 0;
+      nb.page.caret = 0;
       const command = send("split_cell", { cell_id: cell.id, base: cell.source.version, at: points(text, at), into });
       const joint = text[at - 1] === "\n" || text[at] === "\n" ? "\n" : "";
       nb.took({ what: "split", words: "Cell split.", id: into, command, back: () => send("merge_cells", { cell_id: cell.id, other: into, joint }) });
