@@ -79,7 +79,7 @@ def test_a_refusal_is_told_calmly_and_the_next_command_goes_on(page: Page, site:
     before = len(site.commands("run_cell"))
     site.call("POST", "/refuse/422/1")
     page.get_by_test_id("cell-run").click()
-    expect(page.get_by_role("alert")).to_contain_text("not now")
+    expect(page.get_by_role("alert")).to_contain_text("Not now")
     page.get_by_test_id("cell-run").click()
     eventually(page, lambda: len(site.commands("run_cell")) == before + 1)
 
