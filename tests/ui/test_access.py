@@ -194,32 +194,3 @@ def test_focus_is_seen_wherever_it_is(page: Page, site: Site) -> None:
         if (found := page.evaluate(unseen)) and found != "body":
             hidden.add(found)
     assert hidden == set()
-
-
-SHIFTS = """window.shift = 0;
-    new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shift += one.value; })
-        .observe({ type: "layout-shift", buffered: true });"""
-LINES = [f"line {number}\n" * 3 for number in range(60)]
-BAR = [f"\rfold {number}/60" for number in range(60)]
-
-
-@pytest.mark.parametrize("situation", ["beside other cells", "a line written anew", "followed at the tail"])
-def test_nothing_jumps_while_a_cell_streams(page: Page, site: Site, situation: str) -> None:
-    """The output is at the height of its window, or rewrites its line, or the reader is at the tail of the page."""
-    notebook = site.notebook(("python", "stream()"), *[("python", f"x = {n}") for n in range(6)])
-    page.add_init_script(SHIFTS)
-    if situation == "followed at the tail":
-        notebook = site.notebook(("python", "stream()\n" * 30))
-    site.start(notebook)
-    site.prints(notebook, *(BAR[:1] if situation == "a line written anew" else LINES[:12]))
-    opened(page, site, notebook)
-    if situation == "followed at the tail":
-        page.mouse.wheel(0, 10_000)
-    page.evaluate("() => new Promise((done) => setTimeout(done, 600))")  # input excuses shifts for half a second
-    page.evaluate("shift = 0")
-    for text in BAR if situation == "a line written anew" else LINES:
-        site.prints(notebook, text)
-    shown = "fold 59/60" if situation == "a line written anew" else "line 59"
-    expect(page.get_by_test_id("cell-output").first).to_contain_text(shown)
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))")
-    assert page.evaluate("shift") < 0.02

@@ -413,6 +413,7 @@ export default {
     on_clear({ id }) {
       const cell = this.cells.get(id);
       if (!cell) return;
+      cell.view?.space.begin();
       cell.output.clear();
       cell.shown = false;
       if (cell.view) cell.view.follow = true;
@@ -528,7 +529,7 @@ export default {
       await nextTick();
       if (whole) this.arrive();
       for (const cell of this.touched) {
-        cell.view?.drawn();
+        cell.view?.drawn(reading);
         cell.tail?.();
       }
       if (reading && this.touched.size) window.scrollTo(0, document.documentElement.scrollHeight);

@@ -5,6 +5,7 @@ import { CellEditor } from "./editor.js";
 import { drag } from "./drag.js";
 import { markdown } from "./markdown.js";
 import { forget, whenNear } from "./near.js";
+import { expected, FEW, LINES, Room } from "./room.js";
 import NbTurn from "./turn.js";
 import { duration, inLine, size, took } from "./words.js";
 
@@ -54,13 +55,11 @@ export default {
       :aria-label="'Text of cell ' + place + ', Enter edits it'" @click="edit" @keydown.enter.prevent="edit(null)"></div>
     <div class="editor" ref="editor" v-show="(!cell.hide_source || cell.peek) && (cell.kind !== 'markdown' || editing)"></div>
     <nb-turn v-if="cell.kind === 'agent' && (cell.story.items.length || active)" :cell="cell" :page="page" :clock="clock"></nb-turn>
-    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="prints && !cell.hide_output"
+    <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="(prints || room) && !cell.hide_output"
       :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"
       @scroll.passive="scrolled"></div>
     <button v-if="prints && cell.hide_output" type="button" class="folded output" aria-expanded="false" title="Show the output (o)"
       @click="page.collapse(cell, { output: false })"><span aria-hidden="true">▸</span>Output folded away</button>
-    <button v-if="overflows && prints && !cell.hide_output" type="button" class="ghost fold" @click="tall = !tall">
-      {{ tall ? 'Show less' : 'Show all of it' }}</button>
     <form v-if="takesInput" class="line" @submit.prevent="answer">
       <label :for="'in-' + cell.id">{{ cell.input ? (cell.input.prompt || 'The program asks for a line') : 'Type a line for the program' }}</label>
       <input :id="'in-' + cell.id" ref="input" data-testid="input-field" v-model="text" autocomplete="off"
@@ -72,6 +71,9 @@ export default {
       <span v-if="time" class="time">{{ time }}</span>
       <button v-if="active && !follow && overflows && !tall && !cell.hide_output" type="button" class="ghost" data-testid="follow"
         title="To the newest line, and stay with it" @click="toTail">↓ Follow</button>
+      <span v-if="newest" class="newest" :title="newest">{{ newest }}</span>
+      <button v-if="(overflows || newest) && prints && !cell.hide_output" type="button" class="ghost" @click="unfold">
+        {{ tall ? 'Show less' : newest ? 'Show the output' : 'Show all of it' }}</button>
       <a v-if="whole" :href="'/api/v1/blobs/' + cell.whole.sha256" download>{{ whole }}</a>
       <span class="grow"></span>
       <button v-if="gone && cell.kind === 'python' && place > 1" type="button" class="ghost" @click="page.runAll(cell.id)"
@@ -91,7 +93,10 @@ export default {
   </div>
 </section>`,
   data() {
-    return { NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, follow: true, near: this.place <= WHOLE };
+    return {
+      NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, follow: true, room: 0, newest: "",
+      near: this.place <= WHOLE,
+    };
   },
   computed: {
     active() {
@@ -154,6 +159,9 @@ export default {
     "cell.shown"() {
       this.measure();
     },
+    active(active) {
+      if (!active) this.space.settle();
+    },
     near() {
       this.editor.drawStill();
     },
@@ -167,6 +175,7 @@ export default {
   mounted() {
     if (this.cell.kind !== "agent") this.$refs.out.append(this.cell.output.root);
     this.editor = new CellEditor(this.$refs.editor, this.host());
+    this.space = new Room(this.$refs.out, this.$el, { active: () => this.active || this.cell.asked, held: (...args) => this.held(...args) });
     this.cell.view = this;
     const how = this.page.takeFocus(this.cell.id); // and its text, where that was typed before it came
     this.draw();
@@ -177,6 +186,7 @@ export default {
   },
   beforeUnmount() {
     forget(this.$el);
+    this.space.close();
     this.editor.destroy();
     if (this.cell.view === this) this.cell.view = null;
   },
@@ -273,10 +283,12 @@ export default {
       if (at === document.body || this.$el.contains(at)) this.$refs.input?.focus({ preventScroll: true });
     },
     // After output was drawn: keep to the tail for who is there.
-    drawn() {
+    drawn(tail = false) {
       const { out } = this.$refs;
       if (!out) return;
+      this.space.before(this.cell.output.root.childElementCount > 0);
       this.cell.output.draw();
+      if (this.prints) this.space.drawn(tail);
       if (this.follow && !this.tall && out.scrollHeight > out.clientHeight) {
         out.scrollTop = out.scrollHeight;
         this.cell.output.draw(); // what is near the tail now
@@ -291,6 +303,22 @@ export default {
     measure() {
       const { out } = this.$refs;
       this.overflows = this.cell.shown && (this.tall || out.scrollHeight > out.clientHeight + 1);
+    },
+    // A run was asked for by whoever looks at this page; of many, when others are run with it.
+    expect(many = false) {
+      this.space.reserve(expected(this.cell.kind, this.cell.source.local) ? (many ? FEW : LINES) : 0);
+    },
+    // How high the output stands while it comes: nothing of it can be read when that is next to nothing.
+    held(height, natural) {
+      this.room = height ?? 0;
+      const hidden = height !== null && natural > height + 1 && height < 40;
+      this.newest = hidden ? this.cell.output.newest() : "";
+    },
+    unfold() {
+      if (this.tall) this.tall = false;
+      else if (this.space.height === null) this.tall = true;
+      else this.space.show();
+      this.$nextTick(() => this.drawn());
     },
     scrolled() {
       const { out } = this.$refs;

@@ -68,6 +68,7 @@ export function deeds(nb) {
     // Runs
     run: async (cell) => {
       cell.asked = true;
+      cell.view?.expect();
       await cell.source.flush();
       send("run_cell", { cell_id: cell.id });
     },
@@ -90,6 +91,8 @@ export function deeds(nb) {
     },
     runBelow: (cell) => page.runAll(undefined, cell.id),
     runAll: async (until, since) => {
+      const [first, last] = [since ? nb.order.indexOf(since) + 1 : 0, until ? nb.order.indexOf(until) + 1 : nb.order.length];
+      for (const id of nb.order.slice(first, last)) nb.cells.get(id).view?.expect(true);
       await saved();
       send("run_all", { ...(until && { until }), ...(since && { since }) });
     },

@@ -72,6 +72,14 @@ export class Output {
     for (const part of this.displays.get(item.display) ?? []) part.replace(item);
   }
 
+  // The newest line, for where there is no room for more.
+  newest() {
+    const { last } = this;
+    if (!(last instanceof Lines)) return "New output";
+    const text = last.tail.length ? last.tail.text() : (last.blocks.at(-1)?.text() ?? "");
+    return text.trimEnd().split("\n").at(-1).trim().slice(0, 200) || "New output";
+  }
+
   // All the text that is kept, as a terminal would leave it.
   text() {
     return this.parts.map((part) => part.text()).join("");

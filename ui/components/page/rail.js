@@ -5,7 +5,8 @@ import NbChecks from "./checks.js";
 import NbFiles from "./files.js";
 import NbTimeline from "./timeline.js";
 
-const SECTIONS = [["Timeline", NbTimeline], ["Checklist", NbChecks], ["Files", NbFiles]];
+// The one that grows by itself stands last: it moves nothing.
+const SECTIONS = [["Checklist", NbChecks], ["Files", NbFiles], ["Timeline", NbTimeline]];
 
 export default {
   name: "NbRail",

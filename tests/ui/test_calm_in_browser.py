@@ -1,0 +1,143 @@
+"""Nothing jumps while cells run: the layout shift that the browser counts stays below 0.02, whoever pressed run.
+
+Browsers excuse what moves within half a second of a press; the tests wait that out before anything is printed.
+"""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.ui.conftest import Site
+from tests.ui.test_page_in_browser import opened
+
+SHIFTS = """window.shift = 0;
+    new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shift += one.value; })
+        .observe({ type: "layout-shift", buffered: true });"""
+LINES = [f"line {number}\n" * 3 for number in range(60)]
+BAR = [f"\rfold {number}/60" for number in range(60)]
+
+
+@pytest.mark.parametrize("situation", ["beside other cells", "a line written anew", "followed at the tail"])
+def test_nothing_jumps_while_a_cell_streams(page: Page, site: Site, situation: str) -> None:
+    """The output is at the height of its window, or rewrites its line, or the reader is at the tail of the page."""
+    notebook = site.notebook(("python", "stream()"), *[("python", f"x = {n}") for n in range(6)])
+    page.add_init_script(SHIFTS)
+    if situation == "followed at the tail":
+        notebook = site.notebook(("python", "stream()\n" * 30))
+    site.start(notebook)
+    site.prints(notebook, *(BAR[:1] if situation == "a line written anew" else LINES[:12]))
+    opened(page, site, notebook)
+    if situation == "followed at the tail":
+        page.mouse.wheel(0, 10_000)
+    page.evaluate("() => new Promise((done) => setTimeout(done, 600))")  # input excuses shifts for half a second
+    page.evaluate("shift = 0")
+    for text in BAR if situation == "a line written anew" else LINES:
+        site.prints(notebook, text)
+    shown = "fold 59/60" if situation == "a line written anew" else "line 59"
+    expect(page.get_by_test_id("cell-output").first).to_contain_text(shown)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))")
+    assert page.evaluate("shift") < 0.02
+
+
+def painted(page: Page) -> None:
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))")
+
+
+def unexcused(page: Page) -> None:
+    page.evaluate("() => new Promise((done) => setTimeout(done, 600))")
+    page.evaluate("shift = 0")
+
+
+def ended(site: Site, notebook: str, cell: str = "c0", run: str = "r0") -> None:
+    place = {"cell_id": cell, "run_id": run}
+    site.write((notebook, "run", {"event": "ended", "status": "done", **place}))
+
+
+def stands(page: Page, number: int) -> float:
+    return float(page.get_by_test_id("cell").nth(number).evaluate("node => node.getBoundingClientRect().top"))
+
+
+@pytest.mark.parametrize("printed", [LINES, BAR], ids=["lines", "bar"])
+def test_a_first_run_that_a_person_starts_gets_its_room_with_the_press(
+    page: Page, site: Site, printed: list[str]
+) -> None:
+    notebook = site.notebook(
+        ("python", "for n in range(60):\n    print(n)"), *[("python", f"x = {n}") for n in range(6)]
+    )
+    page.add_init_script(SHIFTS)
+    opened(page, site, notebook)
+    page.get_by_test_id("cell-run").first.click()
+    site.start(notebook)
+    expect(page.get_by_test_id("cell").first).to_have_attribute("data-state", "running")
+    unexcused(page)
+    below = stands(page, 1)
+    for text in printed:
+        site.prints(notebook, text)
+    output = page.get_by_test_id("cell-output").first
+    expect(output).to_contain_text(printed[-1].strip("\r\n").split("\n")[-1])
+    assert output.evaluate("node => node.scrollHeight - node.scrollTop - node.clientHeight") < 24  # it follows its tail
+    ended(site, notebook)
+    expect(page.get_by_test_id("cell").first).to_have_attribute("data-state", "done")
+    painted(page)
+    assert stands(page, 1) == pytest.approx(below, abs=2)
+    assert page.evaluate("shift") < 0.02
+    page.keyboard.press("Escape")  # an occasion: the output is as high as it likes
+    page.wait_for_function("document.querySelector('.out').style.height === ''")
+
+
+def test_a_rerun_keeps_the_room_of_the_last(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "f()"), *[("python", f"x = {n}") for n in range(6)])
+    site.start(notebook)
+    site.prints(notebook, *[f"line {number}\n" for number in range(9)])
+    ended(site, notebook)
+    page.add_init_script(SHIFTS)
+    opened(page, site, notebook)
+    unexcused(page)
+    below = stands(page, 1)
+    site.start(notebook, run_id="r1")
+    expect(page.get_by_test_id("cell-output").first).to_have_text("")
+    place = {"cell_id": "c0", "run_id": "r1", "stream": "stdout"}
+    for number in range(9):
+        site.write((notebook, "output", {"text": f"again {number}\n", **place}))
+    ended(site, notebook, run="r1")
+    expect(page.get_by_test_id("cell-output").first).to_contain_text("again 8")
+    painted(page)
+    assert stands(page, 1) == pytest.approx(below, abs=2)
+    assert page.evaluate("shift") < 0.02
+
+
+def test_a_run_of_somebody_else_moves_nothing_and_shows_its_newest_line(page: Page, site: Site) -> None:
+    notebook = site.notebook(*[("python", f"f({n})\n\n\n") for n in range(9)])
+    page.add_init_script(SHIFTS)
+    opened(page, site, notebook)
+    unexcused(page)
+    site.start(notebook)
+    site.prints(notebook, *[f"line {number}\n" for number in range(40)])
+    first = page.get_by_test_id("cell").first
+    expect(first.locator(".newest")).to_have_text("line 39")
+    ended(site, notebook)
+    painted(page)
+    assert page.evaluate("shift") < 0.02
+    first.get_by_role("button", name="Show the output").click()
+    expect(first.get_by_test_id("cell-output")).to_be_visible()
+    page.wait_for_function("document.querySelector('.out').offsetHeight > 500")
+    expect(first.locator(".newest")).to_have_count(0)
+
+
+def test_who_reads_below_a_running_cell_stays_where_they_are(page: Page, site: Site) -> None:
+    notebook = site.notebook(*[("python", f"x = {n}\n" * 8) for n in range(20)])
+    page.add_init_script(SHIFTS)
+    opened(page, site, notebook)
+    page.mouse.wheel(0, 1200)
+    page.wait_for_function("scrollY === 1200")
+    unexcused(page)
+    at = stands(page, 8)
+    site.start(notebook)
+    for text in LINES:
+        site.prints(notebook, text)
+    expect(page.get_by_test_id("cell-output").first).to_contain_text("line 59")
+    ended(site, notebook)
+    painted(page)
+    assert stands(page, 8) == pytest.approx(at, abs=2)
+    assert page.evaluate("shift") < 0.02
