@@ -63,15 +63,16 @@ export class Room {
     if (this.height === null && this.out.offsetHeight) this.#hold(this.out.offsetHeight);
   }
 
-  // Before and after output is drawn. `tail`: the reader is at the page's tail and goes along.
+  // Before and after output is drawn. `free`: it may grow, for the reader is at the page's tail, or there are displays in it.
   before(shown) {
     this.was = this.height ?? (shown ? this.out.offsetHeight : 0);
   }
 
-  drawn(tail) {
+  drawn(free) {
     const natural = this.#natural();
-    if (natural > this.was + 1) {
-      if (tail || this.#free(natural - this.was)) this.#release();
+    if (free) this.#release();
+    else if (natural > this.was + 1) {
+      if (this.#free(natural - this.was)) this.#release();
       else this.#hold(this.was);
     }
     this.host.held(this.height, natural);
