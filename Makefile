@@ -18,10 +18,10 @@ help:
 run: $(VENV)/.ready
 	@$(BIN)/nightbook serve
 
-# Most of the time a test waits for a process: several at once use the cores, and a file's tests stay together.
+# Most of the time a test waits for a process: several at once use the cores.
 test: check browser
-	$(BIN)/pytest -n 3 --dist loadfile tests
-	$(BIN)/pytest -n 2 --dist loadfile e2e
+	$(BIN)/pytest -n 3 --dist worksteal tests
+	$(BIN)/pytest -n 2 --dist worksteal e2e
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

@@ -17,15 +17,15 @@ TOKEN = "a-token-for-these-tests"
 
 
 @pytest.fixture(scope="session")
-def own_database(postgres: embedded.Embedded) -> Callable[[], str]:
-    """A function that makes an empty database and returns its address."""
+def own_database(postgres: embedded.Embedded, migrated: str) -> Callable[..., str]:
+    """A function that makes a database and returns its address; one that is up to date, or `empty`."""
 
-    def make() -> str:
+    def make(*, empty: bool = False) -> str:
         name = f"app_{secrets.token_hex(6)}"
 
         async def create() -> None:
             connection = await asyncpg.connect(postgres.dsn)
-            await connection.execute(f"CREATE DATABASE {name}")
+            await connection.execute(f"CREATE DATABASE {name} TEMPLATE {'template1' if empty else migrated}")
             await connection.close()
 
         asyncio.run(create())
@@ -35,7 +35,7 @@ def own_database(postgres: embedded.Embedded) -> Callable[[], str]:
 
 
 @pytest.fixture(scope="session")
-def served(own_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def served(own_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`nightbook serve`, one for all tests that do not harm it."""
     data = tmp_path_factory.mktemp("served") / "data"
     server = Server(data, DATABASE_URL=own_database(), TOKEN=TOKEN, SANDBOX_IDLE_SECONDS=2)
@@ -56,7 +56,7 @@ def api(served: Server) -> Iterator[Api]:
 
 
 @pytest.fixture
-def processes(own_database: Callable[[], str], tmp_path: Path) -> Iterator[Callable[..., Server]]:
+def processes(own_database: Callable[..., str], tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """A function that makes (and does not start) a process; all of a test share a data folder and a database."""
     address = own_database()
     made: list[Server] = []

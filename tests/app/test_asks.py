@@ -63,7 +63,7 @@ class Office:
 
 
 @pytest.fixture(scope="module")
-def office(own_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Any:
+def office(own_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Any:
     address = own_database()
     server = Server(tmp_path_factory.mktemp("office") / "data", "web", DATABASE_URL=address, TOKEN=TOKEN)
     try:

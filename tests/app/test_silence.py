@@ -90,7 +90,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(own_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(own_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     data = tmp_path_factory.mktemp("silence") / "data"
     common = {"DATABASE_URL": own_database(), "TOKEN": TOKEN, "POLL_SECONDS": 1}
     made = [Server(data, "web", **common)]
