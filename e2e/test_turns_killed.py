@@ -156,7 +156,7 @@ def test_killed_at_random_moments(weak: Server, hand: Api, record_property: Any)
             weak.kill()
             kills += 1
             weak.start()
-        assert notebook.wait(cell, seconds=90)["state"] in ("done", "error")
+        assert notebook.wait(cell, seconds=150)["state"] in ("done", "error")
         told = [item["status"] for item in story(notebook, cell, "tool")]
         written = lines(weak, notebook)
         assert len(written) == len(set(written)), f"twice: {written}"

@@ -255,6 +255,22 @@ def test_output_that_scrolls_is_reached_and_scrolled_by_keyboard(page: Page, sit
     page.wait_for_function("node => node.scrollTop === 0", arg=out.element_handle())
 
 
+def test_the_end_is_drawn_for_who_scrolls_there_by_steps(page: Page, site: Site) -> None:
+    """All blocks but not the rows that can still change are near the view on the way: those come, too."""
+    notebook = site.notebook(("python", "x"))
+    site.start(notebook)
+    opened(page, site, notebook)
+    for lines in range(250, 350, 10):
+        site.write((notebook, "run", {"event": "ended", "cell_id": "c0", "run_id": "r0", "status": "done"}))
+        site.start(notebook)
+        site.prints(notebook, "".join(f"{number}\n" for number in range(lines)))
+        page.wait_for_function(
+            "last => document.querySelector('[data-testid=cell-output]').textContent.includes(last)",
+            arg=f"{lines - 1}\n",
+        )
+        assert shown(page).splitlines() == [str(number) for number in range(lines)]
+
+
 def test_a_new_run_starts_with_an_empty_output(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "x"))
     site.start(notebook)

@@ -170,6 +170,12 @@ export class Lines {
     return front;
   }
 
+  // Whether all of it stands in the DOM as it is now.
+  get whole() {
+    const tail = !this.tail.length || this.tail.node.parentNode !== null;
+    return tail && !this.changed && this.upto - this.from === this.blocks.length;
+  }
+
   text() {
     return this.blocks.map((block) => block.text()).join("") + this.tail.text();
   }

@@ -96,7 +96,7 @@ export class Output {
       if (!(part instanceof Lines)) continue;
       const { top } = part.root.getBoundingClientRect();
       part.draw(view.top - top - MARGIN, view.bottom - top + MARGIN, metrics);
-      more ||= part.upto - part.from < part.blocks.length || part.changed;
+      more ||= !part.whole;
     }
     if (more) scrolling.add(this);
     else scrolling.delete(this);
