@@ -288,7 +288,7 @@ export default {
       if (!out) return;
       this.space.before(this.cell.output.root.childElementCount > 0);
       this.cell.output.draw();
-      if (this.prints) this.space.drawn(tail || this.cell.output.shown > 0); // a figure cannot be told by a line
+      if (this.prints) this.space.drawn(tail || !this.cell.output.plain); // a figure or an error is not told by one line
       if (this.follow && !this.tall && out.scrollHeight > out.clientHeight) {
         out.scrollTop = out.scrollHeight;
         this.cell.output.draw(); // what is near the tail now

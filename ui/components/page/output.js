@@ -72,6 +72,11 @@ export class Output {
     for (const part of this.displays.get(item.display) ?? []) part.replace(item);
   }
 
+  // Whether there is text alone: no display, no traceback.
+  get plain() {
+    return !this.shown && !this.parts.some((part) => part instanceof Traceback);
+  }
+
   // The newest line, for where there is no room for more.
   newest() {
     const { last } = this;

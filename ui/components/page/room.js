@@ -63,7 +63,7 @@ export class Room {
     if (this.height === null && this.out.offsetHeight) this.#hold(this.out.offsetHeight);
   }
 
-  // Before and after output is drawn. `free`: it may grow, for the reader is at the page's tail, or there are displays in it.
+  // Before and after output is drawn. `free`: it may grow, for the reader is at the page's tail, or it is more than text.
   before(shown) {
     this.was = this.height ?? (shown ? this.out.offsetHeight : 0);
   }
