@@ -14,6 +14,7 @@ LONG_AWAY = 75.0 if SOAK else 6.0  # with nobody there
 CUT = 5.0  # without a network
 DEAD = 5.0 if SOAK else 2.0  # without a server
 KILL_LINES, KILL_PAUSE = (400, 0.05) if SOAK else (400, 0.02)
+DESERTED = 180.0 if SOAK else 5.0  # with no viewer at all, while a turn works
 TURN_KILLS = 100 if SOAK else 5
 CUTS = 20 if SOAK else 6
 IDLE_LIMIT, SILENCE = (5.0, 20.0) if SOAK else (3.0, 8.0)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 
 from e2e.api import Api, Notebook
+from e2e.pages import Visitor
+from e2e.scale import DESERTED
+from e2e.waiting import pass_time
 
 FENCE = "```"
 TEN = f"""
@@ -110,6 +114,36 @@ def test_ten_steps_two_of_them_asking_over_cut_streams(api: Api) -> None:
     assert notebook.file("notes.txt") == "1\ntwo\nthree\n"
     order = [frame["kind"] for frame in seen if frame["cell_id"] == cell]
     assert order[-2:] == ["done", "run"]
+
+
+@pytest.mark.timeout(400)
+def test_a_turn_works_with_no_viewer_at_all_and_is_replayed_whole(api: Api, visit: Callable[..., Visitor]) -> None:
+    steps = 10
+    pause = DESERTED / steps * 0.8
+    parts = [
+        f"Step {number} begins.\n\n{FENCE}wait {pause}\n{FENCE}\n{FENCE}sh\necho {number} | tee -a log\n{FENCE}"
+        for number in range(1, steps + 1)
+    ]
+    notebook = api.notebook(("agent", "\n\n".join(parts)))
+    [cell] = notebook.cells
+    notebook.ask("set_policy", policy="all")
+    notebook.run(cell)
+    pass_time(DESERTED, "nobody asks, reads or looks")
+    notebook.wait(cell, "done", seconds=60)
+    seen: list[dict[str, Any]] = []
+    with stream(api.client, notebook, 0) as frames:
+        for frame in frames:
+            seen.append(frame)
+            if frame["kind"] == "done":
+                break
+    assert [frame["seq"] for frame in seen] == list(range(1, len(seen) + 1))
+    said = "".join(frame["body"]["text"] for frame in seen if frame["kind"] == "thought")
+    assert all(f"Step {number} begins." in said for number in range(1, steps + 1))
+    results = [frame["body"] for frame in seen if frame["kind"] == "tool" and frame["body"]["event"] == "result"]
+    assert [body["status"] for body in results] == ["done"] * 2 * steps
+    page = visit().open(notebook)
+    expect(page.cell(cell)).to_contain_text(f"Step {steps} begins.")
+    assert page.state(cell) == "done"
 
 
 @pytest.mark.parametrize("verdict", ["deny", "approve"])
