@@ -57,13 +57,13 @@ $(VENV)/.pip:
 
 $(VENV)/.ready: requirements.lock pyproject.toml | $(VENV)/.pip
 	@echo "Installing what Nightbook needs (once) …"
-	@$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-index --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	@echo "Installing what its development needs (once) …"
-	@$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
 # The browser for e2e/: the system's Chromium where there is one, else Playwright's own.
