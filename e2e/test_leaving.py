@@ -138,6 +138,7 @@ def test_opening_in_three_tabs_runs_nothing(api: Api, visit: Visit) -> None:
     notebook = api.notebook(("python", counting(5, 0)), ("python", "print('never asked for')"))
     notebook.run(notebook.cells[0])
     notebook.wait(notebook.cells[0], "done")
+    until(lambda: any(frame["kind"] == "file" for frame in notebook.frames()), "the file that it wrote is kept")
     before = notebook.head()
     visitor, other = visit(), visit()
     pages = [visitor.open(notebook), visitor.open(notebook), other.open(notebook)]
