@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from app.login import login_page
+from e2e.scale import SOAK
 from tests.ui.conftest import Site
 from tests.ui.test_output_in_browser import opened
 from tests.ui.turns import Turn
@@ -101,7 +102,8 @@ def asking(site: Site) -> str:
 
 
 SCENES = [idle, running, failed, waiting, asking]
-LOOKS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
+# The short form sees both widths and both themes, each once.
+LOOKS = [(1440, "light"), (390, "dark"), *([(1440, "dark"), (390, "light")] if SOAK else [])]
 
 
 @pytest.fixture(params=LOOKS, ids=lambda look: f"{look[0]}-{look[1]}")
