@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import trio
 
 from engine import commands as c
-from engine import decide
+from engine import decide, tenancy
 from engine.agent.calls import Model, Tool
 from engine.agent.making import TurnConfig
 from engine.agent.models.runbook import RunbookModel
@@ -30,12 +29,13 @@ from engine.frames import Draft, draft
 from engine.journal import BadStep, FencedStep, Journal, Projection, Step
 from engine.keeping import Keeper
 from engine.notebook import Notebook, Run, fold, frames_from, preview
-from engine.records import Records, frames_of
+from engine.records import frames_of
 from engine.runs import CodeRuns, Decided
-from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError, SandboxLost
+from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError
 from engine.store import reading
 from engine.store.ownership import Claim
 from engine.store.steps import Row
+from engine.tenancy import REQUEST_SECONDS
 from engine.workspace import WorkspaceError
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,6 @@ LINGER_SECONDS = 30.0  # an engine with nothing to do waits so long before it sl
 QUESTION_SECONDS = 1.2  # for a kernel's answer about a name
 
 T = TypeVar("T")
-REQUEST_SECONDS = 15.0  # a shim that does not answer within this is told of in the log, and asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +75,17 @@ class Session:
         self._config = config
         self._wake = trio.Event()
         self._commands_changed = True
-        self._records = Records()
-        self._sandbox: Sandbox | None = None
-        self._sandbox_news: list[Sandbox | Exception] = []
-        self._starting = False
+        self._tenancy = tenancy.Tenancy(
+            notebook_id,
+            claim.epoch,
+            config.sandbox,
+            lambda known: self.notebook.cursor.get(known, 0),
+            self._look_again,
+            self._turned_away,
+        )
         self._snapshot_seq = 0
         self._idle_since = trio.current_time()
         self._slept = False
-        self._requests: deque[tuple[str, tuple[Any, ...]]] = deque()
-        self._requested = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._writing = trio.Lock()
         self._changed = trio.Event()
@@ -112,9 +113,9 @@ class Session:
         try:
             for question in await self._journal.questions(self.id):
                 answer: dict[str, Any] = {}
-                if self._sandbox is not None:
+                if self._tenancy.sandbox is not None:
                     with trio.move_on_after(QUESTION_SECONDS):
-                        answer = await self._sandbox.question(question.kind, question.source, question.at)
+                        answer = await self._tenancy.sandbox.question(question.kind, question.source, question.at)
                 await self._journal.answer_question(question.id, answer)
         except Fenced:
             raise
@@ -124,8 +125,8 @@ class Session:
     async def memory(self) -> int:
         """Bytes that the programs of its sandbox use now; 0 without one, or when it does not answer in time."""
         with trio.move_on_after(REQUEST_SECONDS), contextlib.suppress(SandboxError):
-            if self._sandbox is not None:
-                used: int = (await self._sandbox.status())["memory"]
+            if self._tenancy.sandbox is not None:
+                used: int = (await self._tenancy.sandbox.status())["memory"]
                 return used
         return 0
 
@@ -136,12 +137,12 @@ class Session:
     @property
     def idle_since(self) -> float | None:
         """Since when (trio time) its sandbox is awake with nothing to do; None when it is not."""
-        return None if self._busy or self._sandbox is None else self._idle_since
+        return None if self._busy or self._tenancy.sandbox is None else self._idle_since
 
     @property
     def _busy(self) -> bool:
         """Whether something needs this engine now; a turn that a person put off does not."""
-        if self._starting or self._keeper.busy or self._putting:
+        if self._tenancy.starting or self._keeper.busy or self._putting:
             return True
         return any(not run.parked for run in self.notebook.runs.values())
 
@@ -155,7 +156,7 @@ class Session:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._ask)
+                nursery.start_soon(self._tenancy.ask)
                 async with self._writing:
                     await self._resume()
                 nursery.start_soon(self.broker.run)
@@ -171,8 +172,8 @@ class Session:
             log.warning("notebook %s: another engine took over at a later epoch", self.id)
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(5):
-                if self._sandbox is not None:
-                    await self._sandbox.aclose()
+                if self._tenancy.sandbox is not None:
+                    await self._tenancy.sandbox.aclose()
                 if not self._slept:
                     await self._journal.release(self.id, self.epoch, only_idle=False)
 
@@ -188,104 +189,56 @@ class Session:
         if crashed or self.notebook.sandbox.state != "asleep":
             self._keeper.look(Cause())  # the end of a run may have come with nobody left to keep its files
         if self.notebook.sandbox.state in ("awake", "starting"):
-            sandbox = await self._join()
+            sandbox = await self._tenancy.join()
             if sandbox is None:
-                drafts += self._lost("the sandbox is gone")
+                drafts += tenancy.lost(self.notebook, "the sandbox is gone")
             else:
                 drafts += self._joined(sandbox)
         elif any(run.state in decide.ACTIVE and not run.is_turn for run in self.notebook.runs.values()):
-            drafts += self._lost("the sandbox is gone")
+            drafts += tenancy.lost(self.notebook, "the sandbox is gone")
         before = self.notebook.epoch
         await self._commit(drafts)
         await self.files.woke(before, self.epoch)
         self._repeat_requests()
 
-    async def _join(self) -> Sandbox | None:
-        return await Sandbox.join(
-            self._config.sandbox, self.id, self.epoch, lambda known: self.notebook.cursor.get(known, 0)
-        )
-
     def _joined(self, sandbox: Sandbox) -> list[Draft]:
-        """Takes a sandbox over: runs of another sandbox's life can have no end any more."""
-        self._sandbox = sandbox
+        """Takes a sandbox over."""
+        self._tenancy.take(sandbox)
         self.files.in_use()
         assert self._nursery is not None
-        self._nursery.start_soon(self._read, sandbox)
-        if (upto := self.notebook.cursor.get(sandbox.id)) is not None:
-            self._request("ack", upto)  # the one before may have died between its commit and this
-        drafts = [
-            draft(
-                "session",
-                event="sandbox",
-                state="awake",
-                sandbox=sandbox.id,
-                isolation=sandbox.isolation,
-                kernel=sandbox.kernel,
-            )
-        ]
-        for run in self._code_under_way():
-            if run.sandbox != sandbox.id:
-                drafts += self._ended_lost(run, "the sandbox it ran in is gone")
-            elif run.state == "cancelling" and run.parent is not None and run.id not in sandbox.runs:
-                drafts.append(decide.end(run, "cancelled", "stopped before it began"))  # nobody will ask for it now
-        return drafts
-
-    def _code_under_way(self) -> list[Run]:
-        """The runs that need the sandbox they began in. A turn does not: it outlives any."""
-        return [run for run in self.notebook.runs.values() if run.state in decide.ACTIVE and not run.is_turn]
-
-    def _lost(self, reason: str) -> list[Draft]:
-        state = "asleep" if not self.notebook.runs else "lost"
-        drafts = [draft("session", event="sandbox", state=state, kernel=self._kernel_left(), reason=reason)]
-        for run in self._code_under_way():
-            drafts += self._ended_lost(run, reason)
-        return drafts
-
-    def _let_go(self) -> Sandbox | None:
-        """The sandbox, which is ours no more; what was still to be asked of it is asked of no other."""
-        sandbox, self._sandbox = self._sandbox, None
-        self._requests.clear()
-        return sandbox
-
-    def _kernel_left(self) -> str:
-        """What a sandbox that is gone leaves of its kernel: variables that are gone, where there were any."""
-        return "none" if self.notebook.sandbox.kernel == "none" else "gone"
-
-    def _ended_lost(self, run: Run, reason: str) -> list[Draft]:
-        status = "cancelled" if run.state == "cancelling" else "error"
-        lost = True if run.parent is not None else None
-        return [decide.end(run, status, reason, lost=lost), *decide.after_end(self.notebook, run, status)]
+        self._nursery.start_soon(self._tenancy.read, sandbox)
+        return tenancy.joined(self.notebook, sandbox)
 
     def _repeat_requests(self) -> None:
         """Asks again for what may not have reached the shim; it knows what it was asked before."""
-        for run in self._code_under_way():
+        for run in tenancy.under_way(self.notebook):
             self.execute(run.id)
             if run.state == "cancelling":  # behind its execute: the shim stops what it just started
-                self._request("stop", run.id)
+                self._tenancy.request("stop", run.id)
 
     # The loop
 
     async def _serve(self) -> None:
         while True:
-            if self._sandbox_news:
+            if self._tenancy.news:
                 await self._take_news()
             if self._commands_changed:
                 self._commands_changed = False
                 await self._take_commands()
-            if self._records:
+            if self._tenancy.records:
                 await self._take_records()
             async with self._writing:
                 await self._advance_turns()
                 await self._advance()
             if self.notebook.seq - self._snapshot_seq >= SNAPSHOT_FRAMES:
                 await self._snapshot()
-            if self._commands_changed or self._records or self._sandbox_news:
+            if self._commands_changed or self._tenancy.records or self._tenancy.news:
                 self._idle_since = trio.current_time()
                 continue
             with trio.move_on_after(self._idle_seconds()):
                 await self._wake.wait()
             self._wake = trio.Event()
-            if self._commands_changed or self._records:
+            if self._commands_changed or self._tenancy.records:
                 self._idle_since = trio.current_time()
             elif self._idle_seconds() == 0 and await self._sleep():
                 return
@@ -294,7 +247,7 @@ class Session:
         """How long until there is a reason to sleep."""
         if self._busy:
             return math.inf
-        if self._sandbox is None:
+        if self._tenancy.sandbox is None:
             allowed = LINGER_SECONDS
         elif self.notebook.sandbox.kernel == "ready":
             allowed = self._config.kernel_idle
@@ -308,12 +261,20 @@ class Session:
             return not self._busy and await self._sleep_now()
 
     async def _sleep_now(self) -> bool:
-        if (sandbox := self._let_go()) is not None:
+        if (sandbox := self._tenancy.let_go()) is not None:
             with trio.move_on_after(REQUEST_SECONDS):
                 await sandbox.shutdown()
             await sandbox.aclose()
             await self._commit(
-                [draft("session", event="sandbox", state="asleep", kernel=self._kernel_left(), reason="idle")]
+                [
+                    draft(
+                        "session",
+                        event="sandbox",
+                        state="asleep",
+                        kernel=tenancy.kernel_left(self.notebook),
+                        reason="idle",
+                    )
+                ]
             )
         await self._commit([draft("session", event="slept")], awake=False)
         if self.notebook.seq - self._snapshot_seq >= SNAPSHOT_FRAMES // 10:
@@ -454,8 +415,8 @@ class Session:
             return
         for run_id in plan.stop:
             self.stop(run_id)
-        if plan.restart and self._sandbox is not None:
-            self._request("restart_kernel", command_id)
+        if plan.restart and self._tenancy.sandbox is not None:
+            self._tenancy.request("restart_kernel", command_id)
 
     async def _put_file(self, command: c.PutFile, by: str) -> None:
         """Puts an uploaded file into the folder; its version and the command are one step."""
@@ -481,11 +442,11 @@ class Session:
 
     async def _deliver(self, command: c.Input) -> None:
         """Hands a line to the program before the command counts as taken: the shim takes each key once."""
-        if self._sandbox is None:
+        if self._tenancy.sandbox is None:
             raise decide.Refused("the program that asked is not running any more")
         with trio.move_on_after(REQUEST_SECONDS) as scope:
             try:
-                await self._sandbox.answer(command.run_id, command.id, command.input, command.text)
+                await self._tenancy.sandbox.answer(command.run_id, command.id, command.input, command.text)
             except Fenced:
                 raise
             except SandboxError:
@@ -498,79 +459,54 @@ class Session:
     async def _advance(self) -> None:
         """Starts the next run when the lane is free; wakes the sandbox first."""
         run = decide.next_run(self.notebook)
-        if run is None or self._starting or self._code_of(run) is None:
+        if run is None or self._tenancy.starting or self._code_of(run) is None:
             return
         self._idle_since = trio.current_time()
-        if self._sandbox is None:
-            self._starting = True
+        if self._tenancy.sandbox is None:
+            self._tenancy.starting = True
             assert self._nursery is not None
-            self._nursery.start_soon(self._start_sandbox)
+            self._nursery.start_soon(self._tenancy.start, self.files.fill)
             if self.notebook.sandbox.state != "starting":
                 await self._commit([draft("session", event="sandbox", state="starting", kernel="none")])
             return
         await self._commit(
-            [draft("run", event="started", run_id=run.id, cell_id=run.cell_id, sandbox=self._sandbox.id)]
+            [draft("run", event="started", run_id=run.id, cell_id=run.cell_id, sandbox=self._tenancy.sandbox.id)]
         )
         self.execute(run.id)
 
-    async def _start_sandbox(self) -> None:
-        news: Sandbox | Exception
-        try:
-            # One may be alive though the journal does not say so: a crash came between its start and the commit.
-            if (joined := await self._join()) is None:
-                await self.files.fill()
-            news = joined or await Sandbox.start(self._config.sandbox, self.id, self.epoch)
-        except Fenced:
-            raise
-        except (OSError, SandboxError) as error:
-            log.exception("notebook %s: sandbox", self.id)
-            news = error
-        self._sandbox_news.append(news)
-        self._wake.set()
-
     async def _take_news(self) -> None:
         """The sandbox started, failed to start, or died."""
-        while self._sandbox_news:
-            news = self._sandbox_news.pop(0)
-            self._starting = False
+        while self._tenancy.news:
+            news = self._tenancy.news.pop(0)
+            self._tenancy.starting = False
             if isinstance(news, Sandbox):
                 async with self._writing:
                     await self._commit(self._joined(news))
                 continue
-            sandbox = self._let_go()
+            sandbox = self._tenancy.let_go()
             if sandbox is not None:
                 await self._take_records()
                 await sandbox.aclose()
                 async with self._writing:
-                    await self._commit(self._lost("the sandbox died"))
+                    await self._commit(tenancy.lost(self.notebook, "the sandbox died"))
                 continue
             async with self._writing:
-                await self._commit(self._not_started(str(news)))
-
-    def _not_started(self, reason: str) -> list[Draft]:
-        """No sandbox could be had: whoever waits for it is told; nothing ran."""
-        drafts = [draft("session", event="sandbox", state="lost", kernel="none", reason=f"did not start: {reason}")]
-        for run in self.notebook.runs.values():
-            if not run.is_turn:
-                drafts.append(decide.end(run, "error", f"the sandbox did not start: {reason}"))
-                drafts += [item for item in decide.after_end(self.notebook, run, "error") if self._is_turn(item)]
-        return drafts
-
-    def _is_turn(self, item: Draft) -> bool:
-        return item.run_id is not None and self.notebook.runs[item.run_id].is_turn
+                await self._commit(tenancy.not_started(self.notebook, str(news)))
 
     def execute(self, run_id: str) -> None:
         """Asks the sandbox for a run that has begun; known there, it is not started again."""
         run = self.notebook.runs.get(run_id)
         if run is not None and run.state in decide.ACTIVE and (found := self._code_of(run)) is not None:
-            self._request("execute", run.id, *found, run.parent is None, run.cell_id if run.parent is None else None)
+            self._tenancy.request(
+                "execute", run.id, *found, run.parent is None, run.cell_id if run.parent is None else None
+            )
 
     def stop(self, run_id: str) -> None:
         """Stops a run that is being cancelled: a turn by its task, code by the sandbox."""
         if (turn := self._turns.get(run_id)) is not None:
             turn.stop()
         elif run_id not in self.notebook.runs or not self.notebook.runs[run_id].is_turn:
-            self._request("stop", run_id)
+            self._tenancy.request("stop", run_id)
 
     def _code_of(self, run: Run) -> tuple[str, str] | None:
         """Kind and code of a run; null for the call of a turn that has not asked for it since the engine woke."""
@@ -581,67 +517,19 @@ class Session:
             cell = next((gone.cell for gone in self.notebook.deleted if gone.cell.id == run.cell_id), None)
         return None if cell is None else (cell.kind, cell.source)
 
-    def _request(self, name: str, *args: Any) -> None:
-        """Asks the shim, after what it was asked before and without waiting for the answer."""
-        if name == "ack" and self._requests and self._requests[-1][0] == "ack":
-            self._requests.pop()
-        self._requests.append((name, args))
-        self._requested.set()
-
-    async def _ask(self) -> None:
-        """Sends requests in their order, each again until it is answered: the shim knows what it was asked before."""
-        while True:
-            while not self._requests or self._sandbox is None:
-                self._requests.clear()  # without a sandbox there is nobody to ask; its runs are ended by `_lost`
-                self._requested = trio.Event()
-                await self._requested.wait()
-            name, args = self._requests[0]
-            try:
-                with trio.fail_after(REQUEST_SECONDS):
-                    await getattr(self._sandbox, name)(*args)
-            except trio.TooSlowError:
-                log.warning("notebook %s: the sandbox does not answer to %s", self.id, name)
-                continue
-            except Fenced:
-                raise
-            except trio.ClosedResourceError:
-                continue
-            except SandboxError as error:  # that it is lost, the reader tells
-                log.warning("notebook %s: %s: %s", self.id, name, error)
-                if name == "execute" and not isinstance(error, SandboxLost):
-                    await self._turned_away(args[0], str(error))
-            if self._requests and self._requests[0] == (name, args):
-                self._requests.popleft()
-
     async def _turned_away(self, run_id: str, reason: str) -> None:
         """The sandbox will not run it: no record will ever tell its end, so this does."""
 
         def end(notebook: Notebook) -> Decided:
             run = notebook.runs.get(run_id)
-            return ([] if run is None else self._ended_lost(run, f"it was not started: {reason}")), ()
+            return ([] if run is None else tenancy.ended_lost(notebook, run, f"it was not started: {reason}")), ()
 
         await self.step(end)
-
-    async def _read(self, sandbox: Sandbox) -> None:
-        """Takes records from the shim; stops reading while the loop is behind, and so slows the programs."""
-        try:
-            while True:
-                batch = await sandbox.records()
-                await self._records.put(batch)
-                self._wake.set()
-        except Fenced:
-            raise
-        except trio.ClosedResourceError:
-            return  # closed by the loop itself: the notebook goes to sleep, or the sandbox was lost already
-        except SandboxError as lost:
-            if sandbox is self._sandbox:
-                self._sandbox_news.append(lost)
-                self._wake.set()
 
     async def _take_records(self) -> None:
         """Commits what the sandbox told, in its order, and acknowledges it after."""
         workspace = self._config.sandbox.workspace(self.id)
-        while batch := self._records.take():
+        while batch := self._tenancy.records.take():
             async with self._writing:
                 await self._take_batch(batch, workspace)
             if self._commands_changed:  # a stop must not wait behind a flood
@@ -659,4 +547,4 @@ class Session:
             reason = f"output refused: {error}"
             src = (sandbox_id, batch[-1]["n"])
             await self._commit([draft("session", event="sandbox", reason=reason, src=src)])
-        self._request("ack", batch[-1]["n"])
+        self._tenancy.request("ack", batch[-1]["n"])

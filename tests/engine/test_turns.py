@@ -701,8 +701,8 @@ async def test_a_sandbox_that_dies_under_a_call_leaves_its_outcome_unknown(datab
         assert hand.supervisor is not None
         session = hand.supervisor._sessions[notebook_id]
         assert session is not None
-        assert session._sandbox is not None
-        os.kill((await session._sandbox.status())["pid"], signal.SIGKILL)
+        assert session._tenancy.sandbox is not None
+        os.kill((await session._tenancy.sandbox.status())["pid"], signal.SIGKILL)
         notebook = await hand.until(notebook_id, lambda n: open_asks(n, cell))
         [ask] = open_asks(notebook, cell)
         assert "Did this happen?" in ask["title"]
