@@ -119,6 +119,15 @@ def look(request: pytest.FixtureRequest, browser: Browser, site: Site) -> Iterat
     site.call("POST", "/world", {})
 
 
+def policy(page: Page) -> None:
+    """Opens what agents may do: from the head, or from its menu where the head has no room for it."""
+    if page.viewport_size and page.viewport_size["width"] > 760:
+        page.get_by_test_id("policy").click()
+        return
+    page.get_by_role("button", name="More", exact=True).click()
+    page.get_by_role("menuitem", name="Agents: asks before it acts").click()
+
+
 def test_a_notebook_passes_in_every_state(look: Page, site: Site) -> None:
     wrong: list[str] = []
     for scene in SCENES:
@@ -129,7 +138,7 @@ def test_a_notebook_passes_in_every_state(look: Page, site: Site) -> None:
         if scene is asking:
             expect(look.locator("[data-testid=ask-approve][aria-disabled=false]")).to_be_visible()
             look.locator("[data-call=done] button").click()
-            look.get_by_test_id("policy").click()
+            policy(look)
         wrong += [f"{scene.__name__}: {line}" for line in violations(look)]
     assert wrong == []
 
@@ -167,6 +176,39 @@ NAMELESS = """[...document.querySelectorAll("button, a[href], input, select, tex
     return !labelled && !/[\\p{L}\\p{N}]/u.test(words);
   })
   .map((node) => node.outerHTML.slice(0, 200))"""
+
+
+def test_on_a_phone_the_head_has_two_rows_and_loses_nothing(browser: Browser, site: Site) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    notebook = site.notebook(
+        ("python", "while True: pass"), ("python", "input()"), title="Rather a long title, all in all"
+    )
+    site.start(notebook)
+    place = {"cell_id": "c1", "run_id": "r1"}
+    site.write(
+        (notebook, "run", {"event": "queued", **place}),
+        (notebook, "run", {"event": "started", **place}),
+        (notebook, "input", {"event": "asked", "input": "i", "prompt": "", "password": False, **place}),
+    )
+    opened(page, site, notebook)
+    expect(page.locator(".head .chip.wait").first).to_be_visible()
+    tops = (
+        "[...document.querySelectorAll('.head > :is(.logo, h1, .inbox, .menu), .head :is(.chip, .deeds button)')]"
+        + (
+            ".filter((node) => node.offsetParent).map((node) => { const box = node.getBoundingClientRect();"
+            " return [Math.round((box.top + box.bottom) / 2), box.right]; })"
+        )
+    )
+    places = page.evaluate(tops)
+    assert len({round(middle / 12) for middle, _ in places}) == 2
+    assert max(right for _, right in places) <= 390
+    policy(page)
+    expect(page.get_by_test_id("policy-panel")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="More", exact=True)).to_be_focused()
+    context.close()
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -52,7 +52,7 @@ export default {
     <div v-if="seq !== null && !order.length" class="empty"><p>No cells yet. Add one to begin.</p></div>
     <div ref="add" class="add" v-show="seq !== null">
       <button type="button" data-testid="cell-add-python" @click="page.add('python')">+ Python</button>
-      <button type="button" data-testid="cell-add-agent" @click="page.add('agent')">+ Ask</button>
+      <button type="button" data-testid="cell-add-agent" @click="page.add('agent')">+ Agent</button>
       <button type="button" data-testid="cell-add-shell" @click="page.add('shell')">+ Shell</button>
       <button type="button" data-testid="cell-add-markdown" @click="page.add('markdown')">+ Text</button>
     </div>

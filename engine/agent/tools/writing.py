@@ -98,7 +98,9 @@ def _described(tool: str, verb: str, file: _File, text: str) -> Description:
         facts=(file.fact,),
         diff=change.text or None,
         words=[file.path],
-        rule=rule_title(tool, [file.path], f"any change of {path} by {tool}"),
+        rule=rule_title(
+            tool, [file.path], f"{'writing' if verb == 'write' else 'editing'} {path}, whatever the change"
+        ),
     )
 
 

@@ -18,7 +18,7 @@ const PLACEHOLDERS = {
   shell: "Shell command",
   markdown: "Text, in Markdown",
 };
-const NAMES = { agent: "Ask", python: "Python", shell: "Shell", markdown: "Text" };
+const NAMES = { agent: "Agent", python: "Python", shell: "Shell", markdown: "Text" };
 
 // A colour of its own for each page of somebody else's.
 function hue(page) {

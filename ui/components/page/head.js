@@ -1,7 +1,7 @@
 // The head of a notebook page: its title, what runs, what the sandbox and the link are doing, and the deeds for all cells.
 
 import NbInboxLink from "./inbox_link.js";
-import NbPolicy from "./policy.js";
+import NbPolicy, { policyName } from "./policy.js";
 import { duration } from "./words.js";
 import { chosen, themeEntries } from "./choice.js";
 import NbFaces from "./faces.js";
@@ -17,6 +17,7 @@ const FEED = {
 };
 
 const SAVED = [["html", "As a web page"], ["md", "As Markdown"], ["txt", "As plain text"]];
+const NARROW = matchMedia("(max-width: 760px)"); // as in head.css
 const TITLE = 300; // characters, as on the server
 
 export default {
@@ -48,7 +49,7 @@ export default {
     @keydown.esc.prevent="cancel" @blur="renamed"></h1>
   <span class="chips">
     <span v-if="runs.going" class="chip busy" :class="{ run: known }"><span class="dot"></span>
-      <b>Running <span class="clock">{{ since }}</span></b>
+      <b><span class="word">Running </span><span class="clock">{{ since }}</span></b>
       <span v-if="known" class="promise">keeps going if you leave</span><span v-else>when last seen</span></span>
     <span v-else-if="runs.queued" class="chip"><span class="dot"></span>{{ runs.queued }} queued</span>
     <button v-if="runs.waiting" type="button" class="chip wait" title="Show it" @click="page.showWaiting()"><span class="dot"></span>
@@ -63,19 +64,20 @@ export default {
   <span class="grow"></span>
   <nb-faces :people="people" :member="member"></nb-faces>
   <nb-inbox-link></nb-inbox-link>
-  <nb-policy :policy="policy" :rules="rules" :page="page"></nb-policy>
+  <nb-policy ref="policy" :policy="policy" :rules="rules" :page="page"></nb-policy>
   <span class="deeds">
     <button type="button" @click="page.stopAll()" :disabled="!runs.busy && !runs.queued">Stop</button>
     <button type="button" class="main" data-testid="run-all" @click="page.runAll()">Run all</button>
-    <nb-menu :entries="entries"></nb-menu>
   </span>
+  <nb-menu :entries="entries"></nb-menu>
 </header>
 <p v-if="sandbox.isolation === 'process'" class="warn" role="note">Not isolated: code can read what the server's user can.</p>`,
-  data: () => ({ theme: chosen() }),
+  data: () => ({ theme: chosen(), narrow: NARROW.matches }),
   computed: {
     // What is needed seldom. A part of the notebook with a deed of its own adds it here.
     entries() {
       return [
+        ...(this.narrow ? this.unshown : []),
         { label: "Everything by name", hint: "Ctrl+K", run: () => this.page.palette() },
         { label: "Find and replace", hint: "Ctrl+Shift+F", run: () => this.page.find() },
         { label: "Keys", hint: "?", run: () => this.page.keys() },
@@ -88,6 +90,15 @@ export default {
         ...SAVED.map(([format, label]) => ({ label, run: () => this.page.save(format) })),
         { heading: "Theme" },
         ...themeEntries(this.theme, (theme) => (this.theme = theme)),
+      ];
+    },
+    // What the head has no room for on a phone.
+    unshown() {
+      const here = this.people.map((person) => (person === this.member ? `${person} (you)` : person)).join(", ");
+      return [
+        { heading: `${this.link[0]} · ${this.box}` },
+        ...(here ? [{ heading: `Here: ${here}` }] : []),
+        { label: `Agents: ${policyName(this.policy, this.rules).toLowerCase()}`, hint: "What agents may do unasked", run: () => this.$refs.policy.show() },
       ];
     },
     link() {
@@ -121,6 +132,11 @@ export default {
   },
   mounted() {
     this.draw();
+    this.onWidth = () => (this.narrow = NARROW.matches);
+    NARROW.addEventListener("change", this.onWidth);
+  },
+  unmounted() {
+    NARROW.removeEventListener("change", this.onWidth);
   },
   methods: {
     draw() {

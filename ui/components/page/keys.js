@@ -23,7 +23,7 @@ export const DEEDS = [
   { group: "Move about", name: "Leave the text, choose the cell", edit: ["Escape"], hidden: true, cell: true, do: (page, cell) => page.choose(cell) },
   { group: "Move about", name: "Choose the cell above", chosen: ["k", "ArrowUp"], held: true, do: (page, cell) => page.step(cell, -1) },
   { group: "Move about", name: "Choose the cell below", chosen: ["j", "ArrowDown"], held: true, do: (page, cell) => page.step(cell, 1) },
-  { group: "Move about", name: "Find and replace", chosen: ["/", "Mod-f"], edit: ["Mod-Shift-f"], global: ["/", "Mod-Shift-f"], do: (page, cell) => page.find(cell) },
+  { group: "Move about", name: "Find and replace", chosen: ["/", "Mod-f", "Mod-Shift-f"], edit: ["Mod-Shift-f"], global: ["/", "Mod-Shift-f"], do: (page, cell) => page.find(cell) },
   { group: "Move about", name: "Everything by name", edit: ["Mod-k"], chosen: ["Mod-k"], global: ["Mod-k"], hidden: true, do: (page, cell) => page.palette(cell) },
   { group: "Move about", name: "Keys", chosen: ["?"], global: ["?"], do: (page) => page.keys() },
 
@@ -42,6 +42,7 @@ export const DEEDS = [
   { group: "Cells", name: "Make it Python", chosen: ["y"], cell: true, do: (page, cell) => page.kind(cell, "python") },
   { group: "Cells", name: "Make it shell", chosen: ["s"], cell: true, do: (page, cell) => page.kind(cell, "shell") },
   { group: "Cells", name: "Make it text", chosen: ["m"], cell: true, do: (page, cell) => page.kind(cell, "markdown") },
+  { group: "Cells", name: "Make it agent", cell: true, do: (page, cell) => page.kind(cell, "agent") },
   { group: "Cells", name: "Fold or show the output", chosen: ["o"], cell: true, do: (page, cell) => page.collapse(cell, { output: !cell.hide_output }) },
   { group: "Cells", name: "Fold or show the source", chosen: ["Shift-o"], cell: true, do: (page, cell) => page.collapse(cell, { source: !cell.hide_source }) },
 ];

@@ -7,14 +7,20 @@ const POLICIES = [
   ["all", "Acts freely", "Nothing is asked. Agents run code, change files and reach the network on their own."],
 ];
 
+// What holds, in a few words: "Asks before it acts, 2 rules".
+export function policyName(policy, rules) {
+  const [, name] = POLICIES.find(([value]) => value === policy) ?? POLICIES[0];
+  return rules.length ? `${name}, ${rules.length} ${rules.length === 1 ? "rule" : "rules"}` : name;
+}
+
 export default {
   name: "NbPolicy",
   props: { policy: String, rules: Array, page: Object },
   template: `
 <span class="policy" ref="root" @keydown.esc="close">
   <button ref="button" type="button" class="chip" :class="policy" data-testid="policy" :data-policy="policy" aria-haspopup="dialog"
-    :aria-expanded="open" title="What agents may do unasked" @click="open = !open">
-    {{ name }}<span v-if="rules.length" class="count">, {{ rules.length }} {{ rules.length === 1 ? 'rule' : 'rules' }}</span>
+    :aria-expanded="open" title="What agents may do unasked" @click="open ? close() : show()">
+    {{ name }}
     <span aria-hidden="true">▾</span></button>
   <div v-if="open" class="panel" role="dialog" aria-label="What agents may do unasked" data-testid="policy-panel">
     <fieldset><legend>Agents in this notebook</legend>
@@ -30,7 +36,7 @@ export default {
   data: () => ({ POLICIES, open: false }),
   computed: {
     name() {
-      return (POLICIES.find(([value]) => value === this.policy) ?? POLICIES[0])[1];
+      return policyName(this.policy, this.rules);
     },
   },
   watch: {
@@ -47,10 +53,15 @@ export default {
     outside(event) {
       if (!this.$refs.root.contains(event.target)) this.open = false;
     },
+    // From the button, or from the menu where there is no room for one: the focus goes back to where it came from.
+    show() {
+      this.from = document.activeElement;
+      this.open = true;
+    },
     close() {
       if (!this.open) return;
       this.open = false;
-      this.$refs.button.focus();
+      (this.from?.isConnected ? this.from : this.$refs.button).focus();
     },
   },
 };
