@@ -66,18 +66,21 @@ $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
-# The browser for e2e/: the system's Chromium where there is one, else Playwright's own.
+# The browser of the tests: the system's Chromium where there is one, else Playwright's own.
 # A continuous integration machine may have neither, nor bubblewrap; there, as root, both come from its packages.
 browser: $(VENV)/.ready-dev
 	@if [ "$${CI:-}" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  wanted=; [ -x /usr/bin/chromium ] || wanted="chromium fonts-dejavu-core"; \
 	  command -v bwrap >/dev/null || wanted="$$wanted bubblewrap"; \
-	  if [ -n "$$wanted" ]; then \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted \
+	  shell=; [ -x /usr/bin/chromium-headless-shell ] || shell=chromium-headless-shell; \
+	  install="env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends"; \
+	  if [ -n "$$wanted$$shell" ]; then \
+	    apt-get update -qq || true; \
+	    $$install $$wanted $$shell || { [ -z "$$wanted" ] || $$install $$wanted; } \
 	      || echo "apt-get could not install: $$wanted" >&2; \
 	  fi; \
 	fi
-	@[ -x /usr/bin/chromium ] || $(BIN)/python -m playwright install chromium
+	@[ -x /usr/bin/chromium-headless-shell ] || [ -x /usr/bin/chromium ] || $(BIN)/python -m playwright install chromium
 
 # Both files pin everything with hashes, for every platform; the second adds to the first.
 UV ?= uv

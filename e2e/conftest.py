@@ -127,7 +127,7 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="package")
 def browser(playwright: Playwright) -> Iterator[Browser]:
-    running = launch(playwright, root=os.geteuid() == 0)
+    running = launch(playwright)
     yield running
     running.close()
 
@@ -135,7 +135,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 @pytest.fixture
 def another_browser(playwright: Playwright) -> Iterator[Browser]:
     """A browser of its own, to be closed as a whole."""
-    running = launch(playwright, root=os.geteuid() == 0)
+    running = launch(playwright)
     yield running
     if running.is_connected():
         running.close()

@@ -10,14 +10,21 @@ _LOOK_SECONDS = 0.02
 
 
 def until(condition: Callable[[], Value], what: str, seconds: float = 20.0) -> Value:
-    """Waits until `condition` gives a true value, and returns that. `what` names it when `seconds` were not enough."""
+    """Waits until `condition` gives a true value, and returns that. `what` names it when `seconds` were not enough.
+
+    An entry that is not there yet (a LookupError) is as false as None.
+    """
     deadline = time.monotonic() + seconds
+    seen: object = None
     while True:
-        value = condition()
-        if value:
-            return value
+        try:
+            if value := condition():
+                return value
+            seen = value
+        except LookupError as error:
+            seen = error
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}; last seen: {value!r}")
+            raise AssertionError(f"not within {seconds:g} s: {what}; last seen: {seen!r}")
         time.sleep(_LOOK_SECONDS)
 
 

@@ -5,7 +5,6 @@ A server on a folder of its own, notebooks that really run, a person who really 
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -105,7 +104,7 @@ def main() -> None:
         api = Api(server.url, server.token)
         try:
             with sync_playwright() as playwright:
-                browser = launch(playwright, root=os.geteuid() == 0)
+                browser = launch(playwright)
                 pictures(browser, server, api)
                 browser.close()
         finally:

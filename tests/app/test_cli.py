@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -230,11 +229,9 @@ def test_serve_prints_a_link_that_logs_in_and_status_and_stop_know_it(cli: Cli) 
     assert "notebooks: 0, running 0, waiting 0" in done.stdout
     assert token not in done.stdout
 
-    began = time.monotonic()
     done = cli("stop")
     assert done.returncode == 0, done
     assert f"serve (process {process.pid}) stopped" in done.stdout
-    assert time.monotonic() - began < 25
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     assert token not in out + err, "the token is shown once, in the link, and never in a log"

@@ -1,17 +1,13 @@
 """What the API says of a name: the kernel if it is idle, the notebook's own words if it is not, and nobody is woken."""
 
-import time
-
 from e2e.api import Api, Notebook
 
 
 def complete(api: Api, notebook: Notebook, source: str) -> dict[str, object]:
-    begin = time.monotonic()
     answer = api.client.post(
         f"/api/v1/notebooks/{notebook.id}/complete", json={"source": source, "at": len(source)}, timeout=10
     )
     assert answer.status_code == 200, answer.text
-    assert time.monotonic() - begin < 5
     found: dict[str, object] = answer.json()
     return found
 

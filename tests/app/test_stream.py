@@ -115,7 +115,7 @@ def test_silence_is_filled_with_heartbeats_that_a_script_can_see(api: Api, noteb
     assert [beat.event for beat in beats] == ["heartbeat", "heartbeat"]
     assert beats[0].id == "", "a heartbeat must not move the cursor that a browser keeps"
     assert beats[0].data == {"seq": head, "engine": "here"}
-    assert 7 < took < 10
+    assert 7 < took < 20
 
 
 def test_a_run_that_is_over_has_its_end_for_whoever_comes_later(api: Api, notebook: Notebook) -> None:

@@ -31,6 +31,15 @@ OPEN = """count => document.querySelectorAll("[data-testid=cell]").length === co
 LONGEST = """window.longest = 0; window.before = performance.now();
 (function look(now) { window.longest = Math.max(window.longest, now - window.before); window.before = now;
   requestAnimationFrame(look); })(performance.now());"""
+BLOCKS = """() => { window.longest = 0; new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) window.longest = Math.max(window.longest, task.duration);
+}).observe({ type: "longtask" }); }"""
+FLOODS = {
+    "20,000 lines at once": [
+        "".join(f"line {number}\n" for number in range(at, at + 2500)) for at in range(0, 20_000, 2500)
+    ],
+    "1.2 MB without a line's end": [str(number % 10) * 30_000 for number in range(40)],
+}
 WAITS = """() => {
   window.waits = [];
   document.addEventListener("keydown", (event) => {
@@ -58,6 +67,7 @@ def figures(browser: Browser) -> Iterator[Figure]:
             page = context.new_page()
             yield from _opening(page, site, notebook)
             yield from _streaming(page, site, notebook)
+            yield from _flooded(page, site)
             page.close()
             yield _idle(context, site, process.pid)
             context.close()
@@ -99,6 +109,20 @@ def _streaming(page: Page, site: Site, notebook: str) -> Iterator[Figure]:
     yield Figure(f"{CELLS} cells: key to paint {what}, p95", percentile(waits, 0.95), "ms", "under 50")
 
 
+def _flooded(page: Page, site: Site) -> Iterator[Figure]:
+    for name, texts in FLOODS.items():
+        notebook = site.notebook(("python", "x"))
+        site.start(notebook)
+        _open(page, site, notebook, 1)
+        page.evaluate(BLOCKS)
+        site.prints(notebook, *texts)
+        drawn = "seq => +document.querySelector('[data-testid=feed-state]').dataset.seq >= seq"
+        page.wait_for_function(drawn, arg=4 + len(texts), timeout=60_000)
+        page.wait_for_timeout(500)
+        longest: float = page.evaluate("longest")
+        yield Figure(f"{name}: longest time the page reacts to nothing", longest, "ms", "under 150")
+
+
 @contextmanager
 def _prints(site: Site, notebook: str) -> Iterator[None]:
     over = threading.Event()
@@ -137,7 +161,7 @@ def _idle(context: BrowserContext, site: Site, pid: int) -> Figure:
 def main() -> None:
     """Prints the figures."""
     with sync_playwright() as playwright:
-        browser = launch(playwright, root=os.geteuid() == 0)
+        browser = launch(playwright)
         for figure in figures(browser):
             print(figure.line(), flush=True)
         browser.close()

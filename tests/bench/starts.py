@@ -34,6 +34,26 @@ async def kernel_first_output(folder: Path) -> list[float]:
     return took
 
 
+async def stopped(folder: Path) -> list[float]:
+    """Seconds from stop until the run has ended, for code that ends at once and for code that has to be killed."""
+    config = SandboxConfig(root=folder / "sandboxes", workspaces=folder / "workspaces")
+    sandbox = await Sandbox.start(config, "stop", 1)
+    took = []
+    for number, code in enumerate(("echo on; sleep 60", "trap '' INT TERM; echo on; while true; do sleep 1; done")):
+        await sandbox.execute(f"r{number}", "shell", code)
+        with trio.fail_after(30):
+            while not any(record["t"] == "out" for record in await sandbox.records()):
+                pass
+            began = time.perf_counter()
+            await sandbox.stop(f"r{number}")
+            while not any(record["t"] == "ended" for record in await sandbox.records()):
+                pass
+        took.append(time.perf_counter() - began)
+    await sandbox.shutdown()
+    await sandbox.aclose()
+    return took
+
+
 def bare_ipython() -> float:
     """Seconds for a bare interpreter to import IPython's shell and print."""
     took = []
@@ -76,6 +96,7 @@ def server(folder: str) -> tuple[float, float]:
 async def figures(folder: Path) -> list[Figure]:
     bare = await trio.to_thread.run_sync(bare_ipython)
     first = percentile(await kernel_first_output(folder), 0.5)
+    at_once, killed = await stopped(folder)
     with tempfile.TemporaryDirectory(prefix="nightbook-bench-") as data:
         new, _ = await trio.to_thread.run_sync(server, data)
         again = [await trio.to_thread.run_sync(server, data) for _ in range(3)]
@@ -88,6 +109,8 @@ async def figures(folder: Path) -> list[Figure]:
             bare,
             "python imports IPython's shell",
         ),
+        Figure("stop pressed until the run has ended", at_once, "s", "<= 2"),
+        Figure("stop pressed until a run that ignores signals has ended", killed, "s", "<= 2"),
         Figure("server ready, first start (makes its database)", new, "s"),
         Figure("server ready", percentile([took for took, _ in again], 0.5), "s", "< 4"),
         Figure("server resident after start, without PostgreSQL", max(size for _, size in again), "MiB", "< 180"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -13,20 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from e2e.pages import launch
 from engine.ids import new_id
 
 ROOT = Path(__file__).parents[2]
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 class Site:
@@ -34,6 +25,7 @@ class Site:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.earlier = 0  # how many commands are of earlier tests
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -87,7 +79,8 @@ class Site:
         return seq
 
     def commands(self, kind: str) -> list[dict[str, Any]]:
-        return [command for command in self.call("GET", "/commands") if command["kind"] == kind]
+        """What pages sent during this test."""
+        return [command for command in self.call("GET", "/commands")[self.earlier :] if command["kind"] == kind]
 
 
 @pytest.fixture(scope="session")
@@ -106,25 +99,43 @@ def site() -> Iterator[Site]:
         process.wait(10)
 
 
+@pytest.fixture(autouse=True)
+def of_this_test(request: pytest.FixtureRequest) -> None:
+    """A test never takes a command of the one before it for its own."""
+    if "site" in request.fixturenames:
+        site: Site = request.getfixturevalue("site")
+        site.earlier = len(site.call("GET", "/commands"))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium: the system's, or the one Playwright brings. Gone with the module: its loop would stop asyncio tests."""
-    path = shutil.which("chromium") or shutil.which("google-chrome")
+    """Gone with the module: its loop would stop asyncio tests."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = launch(playwright)
         yield browser
         browser.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A tab of its own context; a script error in it fails the test."""
+@pytest.fixture(scope="module")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """What the tabs of a module share: above all the cache, without which opening a page takes twice the work."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
-    page = context.new_page()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(profile: BrowserContext) -> Iterator[Page]:
+    """A tab that finds nothing stored; a script error in it fails the test."""
+    page = profile.new_page()
     page.set_default_timeout(10_000)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if "drawing failed" in said.text else None)
     yield page
-    context.close()
+    profile.set_offline(False)
+    for tab in profile.pages:
+        if tab.url.startswith("http"):
+            tab.evaluate("localStorage.clear()")
+        tab.close()
     assert not errors

@@ -102,7 +102,9 @@ def test_one_name_that_is_sure_is_taken_at_once_and_tab_indents_where_there_is_n
     kernel.names = ["sqrt"]
     page.keyboard.press("Tab")
     page.keyboard.type("m.sq")
+    expect(options(page)).to_have_count(1)
     page.keyboard.press("Escape")  # the list that the point opened
+    expect(options(page)).to_have_count(0)
     page.keyboard.press("Tab")
     expect_text(source, "    m.sqrt")
 

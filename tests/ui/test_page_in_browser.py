@@ -14,12 +14,20 @@ from tests.ui.test_output_in_browser import drawn, opened
 
 
 def eventually(page: Page, condition: Callable[[], Any]) -> Any:
-    """Asks until the answer is true, at most ten seconds; the page goes on meanwhile."""
-    for _ in range(200):
-        if answer := condition():
-            return answer
+    """Asks until the answer is true, at most twenty seconds; the page goes on meanwhile.
+
+    An entry that is not there yet is an answer, too.
+    """
+    seen: object = None
+    for _ in range(400):
+        try:
+            if answer := condition():
+                return answer
+            seen = answer
+        except LookupError as error:
+            seen = error
         page.evaluate("() => new Promise((done) => setTimeout(done, 50))")
-    raise AssertionError("it did not happen within ten seconds")
+    raise AssertionError(f"it did not happen within twenty seconds; last seen: {seen!r}")
 
 
 def test_typing_becomes_small_splices_in_code_points(page: Page, site: Site) -> None:

@@ -45,7 +45,7 @@ def test_a_flood_of_broken_sequences_is_looked_through_quickly() -> None:
     for flood in ("\x1b[" * 100_000 + "x", "\x1b" * 100_000 + "x", "\x1b]" * 100_000 + "\x07"):
         began = time.monotonic()
         assert open_escape(flood) == 0
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 10  # milliseconds; minutes where each is looked for to the end
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 10_000), max_size=8))
