@@ -1,10 +1,12 @@
-"""Measured figures: printed at the end of a run beside their targets, and held to a bound that a busy machine keeps.
+"""Measured figures, printed at the end of a run beside their targets; the list says which targets were missed.
 
-A target is what an idle machine must reach. A test run shares its machine, so a figure fails only past `SLACK` times
-its target; the printed list says which targets were missed.
+A target is what an idle machine must reach. The short form shares its machine with other tests, where a time says
+nothing, so only sizes are held to their targets there; the long form runs by itself, and times fail past `SLACK`.
 """
 
 from dataclasses import dataclass, field
+
+from e2e.scale import SOAK
 
 SLACK = 3.0
 
@@ -30,7 +32,8 @@ class Figures:
     taken: list[Figure] = field(default_factory=list)
 
     def at_most(self, name: str, value: float, target: float, unit: str = "s") -> None:
-        """Keeps a figure, and fails the test when it is far off its target."""
+        """Keeps a figure, and fails the test when it is far off its target and means something."""
         figure = Figure(name, value, target, unit)
         self.taken.append(figure)
-        assert value <= target * SLACK, str(figure)
+        if SOAK or unit == "MiB":
+            assert value <= target * SLACK, str(figure)
