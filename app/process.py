@@ -26,7 +26,8 @@ import trio
 
 from app.auth import load_or_make_token
 from app.running import ProcessFile
-from app.settings import Settings, SettingsError
+from app.settings import Settings, SettingsError, models_config
+from engine.agent.models.choosing import Chosen
 from engine.broker import BrokerConfig
 from engine.journal import Journal
 from engine.sandbox.client import SandboxConfig
@@ -120,6 +121,7 @@ async def _main(settings: Settings, dsn: str, listener: socket.socket | None, wo
             broker=BrokerConfig(settings.approval_seconds, settings.operator_grace_seconds),
             turn_seconds=settings.turn_seconds,
             fetch_allow=settings.fetch_allow,
+            models=Chosen(models_config(settings)),
         )
     code = 0
     async with trio.open_nursery() as nursery:

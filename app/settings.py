@@ -7,15 +7,27 @@ Times are in seconds, sizes in bytes (`16MiB` is understood too). An empty varia
 
 import ipaddress
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from engine.agent.models.places import ANTHROPIC_URL, OLLAMA_URL, OPENAI_URL, RUNBOOK, ModelsConfig, Place, Price
+
 PREFIX = "NIGHTBOOK_"
-_SECRET = frozenset({"token", "database_url"})
+_SECRET = frozenset({"token", "database_url", "anthropic_api_key", "openai_api_key"})
 _UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
 
@@ -47,6 +59,27 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def _address(value: str) -> str:
+    """An http(s) address without a trailing slash; a key does not belong into it."""
+    parts = urlsplit(value.strip())
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
+        raise ValueError("not an address")
+    return value.strip().rstrip("/")
+
+
+def prices_of(text: str) -> tuple[tuple[str, Price], ...]:
+    """Reads `anthropic:claude-sonnet=3/15/0.3/3.75, …`; what is left out costs as much as plain input."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, numbers = part.rpartition("=")
+        values = [float(number) for number in numbers.split("/")]
+        if not name or not 2 <= len(values) <= 4 or any(not 0 <= value < 1e6 for value in values):
+            raise ValueError("not a price")
+        plain, output, cached, written = (values + [values[0]] * 2)[:4] if len(values) < 4 else values
+        found.append((name.strip(), Price(plain, output, cached, written)))
+    return tuple(found)
 
 
 Bytes = Annotated[int, BeforeValidator(_bytes)]
@@ -93,6 +126,34 @@ class Settings(BaseSettings):
     sandbox_processes: int = Field(default=512, ge=8, description="a whole number of processes, at least 8")
     fetch_allow: Names = Field(default=(), description="host names, addresses or networks, separated by commas")
 
+    model: str = Field(default=RUNBOOK, description="runbook, anthropic:MODEL, openai:MODEL or ollama:MODEL")
+    anthropic_api_key: SecretStr | None = Field(
+        default=None,
+        description="a key",
+        validation_alias=AliasChoices(f"{PREFIX}ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY"),
+    )
+    anthropic_url: Annotated[str, AfterValidator(_address)] = Field(
+        default=ANTHROPIC_URL, description="an address like https://gateway.example.org"
+    )
+    openai_api_key: SecretStr | None = Field(
+        default=None, description="a key", validation_alias=AliasChoices(f"{PREFIX}OPENAI_API_KEY", "OPENAI_API_KEY")
+    )
+    openai_url: Annotated[str, AfterValidator(_address)] = Field(
+        default=OPENAI_URL, description="an address like http://127.0.0.1:8000/v1"
+    )
+    ollama_url: Annotated[str, AfterValidator(_address)] = Field(
+        default=OLLAMA_URL, description="an address like http://127.0.0.1:11434/v1"
+    )
+    web_search: bool = Field(default=False, description="true or false")
+    reply_tokens: int = Field(default=16_384, ge=256, description="a number of tokens, at least 256")
+    context_tokens: int = Field(default=150_000, ge=2_000, description="a number of tokens, at least 2000")
+    turn_tokens: int = Field(default=3_000_000, ge=0, description="a number of tokens; 0: no bound")
+    day_tokens: int = Field(default=0, ge=0, description="a number of tokens; 0: no bound")
+    day_cost: float = Field(default=0, ge=0, allow_inf_nan=False, description="a number of dollars; 0: no bound")
+    prices: str = Field(
+        default="", description="MODEL=INPUT/OUTPUT[/CACHED[/WRITTEN]] in dollars a million tokens, separated by commas"
+    )
+
     @field_validator("database_url")
     @classmethod
     def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
@@ -131,6 +192,20 @@ class Settings(BaseSettings):
             raise ValueError("weak or unusable in a header")
         return value
 
+    @field_validator("model")
+    @classmethod
+    def _is_a_model(cls, value: str) -> str:
+        place, _, model = value.partition(":")
+        if value != RUNBOOK and (place not in ("anthropic", "openai", "ollama") or not model.strip()):
+            raise ValueError("not a model")
+        return value
+
+    @field_validator("prices")
+    @classmethod
+    def _are_prices(cls, value: str) -> str:
+        prices_of(value)
+        return value
+
     @field_validator("fetch_allow")
     @classmethod
     def _are_places(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -153,6 +228,29 @@ class Settings(BaseSettings):
                 f"{PREFIX}BUFFER_TOTAL_BYTES: expected at least {PREFIX}BUFFER_BYTES ({self.buffer_bytes})"
             )
         return self
+
+
+def models_config(settings: Settings) -> ModelsConfig:
+    """What the settings say about models."""
+    plain = ModelsConfig()
+
+    def place(of: Place, url: str, default: str, key: SecretStr | None = None) -> Place:
+        secret = key.get_secret_value() if key is not None else None
+        return replace(of, url=url, key=secret, needs_key=of.needs_key and url == default)
+
+    return ModelsConfig(
+        default=settings.model,
+        anthropic=place(plain.anthropic, settings.anthropic_url, ANTHROPIC_URL, settings.anthropic_api_key),
+        openai=place(plain.openai, settings.openai_url, OPENAI_URL, settings.openai_api_key),
+        ollama=place(plain.ollama, settings.ollama_url, OLLAMA_URL),
+        reply_tokens=settings.reply_tokens,
+        context_tokens=settings.context_tokens,
+        turn_tokens=settings.turn_tokens or None,
+        day_tokens=settings.day_tokens or None,
+        day_cost=settings.day_cost or None,
+        prices=prices_of(settings.prices),
+        web_search=settings.web_search,
+    )
 
 
 def load() -> Settings:

@@ -186,6 +186,13 @@ class SetPolicy(CommandBase):
     policy: Policy
 
 
+class SetModel(CommandBase):
+    """Which model replies to the notebook's turns from their next run on, as `anthropic:NAME`; empty: the team's."""
+
+    kind: Literal["set_model"]
+    model: Annotated[str, StringConstraints(strip_whitespace=True, max_length=TITLE_LIMIT)]
+
+
 class RemoveRule(CommandBase):
     """Takes a rule back that an approval of "this kind" had made."""
 

@@ -394,6 +394,10 @@ def _withdraw(notebook: Notebook, command: c.Withdraw, by: str) -> Plan:
     raise Refused("the turn has taken that message already, or it was taken back")
 
 
+def _set_model(notebook: Notebook, command: c.SetModel, by: str) -> Plan:
+    return Plan([draft("session", event="model", model=command.model, by=by, command_id=command.id)])
+
+
 def _set_policy(notebook: Notebook, command: c.SetPolicy, by: str) -> Plan:
     return Plan([draft("session", event="policy", policy=command.policy, by=by, command_id=command.id)])
 
@@ -453,6 +457,7 @@ _DECISIONS: dict[type[Any], Callable[[Notebook, Any, str], Plan]] = {
     c.AnswerTurn: _say,
     c.Withdraw: _withdraw,
     c.GoOn: _go_on,
+    c.SetModel: _set_model,
     c.SetPolicy: _set_policy,
     c.RemoveRule: _remove_rule,
     c.Check: _check,

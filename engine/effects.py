@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from engine.agent.calls import Result
+from engine.agent.calls import Picture, Result
 
 RESULT_BYTES = 48 * 1024  # of UTF-8 that a result's text may have; a frame holds 64 KiB
 DIFF_BYTES = 48 * 1024
@@ -50,11 +51,14 @@ def kept(result: Result) -> dict[str, Any]:
         "left_out": result.left_out + left_out,
         "diff": None if result.diff is None else bounded(result.diff, DIFF_BYTES)[0],
         "ends": result.ends,
+        "source": result.source,
+        "pictures": [asdict(picture) for picture in result.pictures],
     }
 
 
 def result_from(value: Mapping[str, Any]) -> Result:
     """The result that `kept` wrote."""
     return Result(
-        value["status"], value["text"], diff=value.get("diff"), left_out=value["left_out"], ends=value.get("ends")
-    )
+        value["status"], value["text"], diff=value.get("diff"), left_out=value["left_out"], ends=value.get("ends"),
+        source=value.get("source"), pictures=tuple(Picture(**one) for one in value.get("pictures") or ()),
+    )  # fmt: skip

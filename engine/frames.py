@@ -38,10 +38,11 @@ class SessionBody(Body):
     """The notebook and its engine: created, renamed, archived …; woke, resumed, slept; the sandbox's state."""
 
     event: Literal[
-        "created", "renamed", "archived", "unarchived", "woke", "resumed", "slept", "sandbox", "policy", "rule"
+        "created", "renamed", "archived", "unarchived", "woke", "resumed", "slept", "sandbox", "policy", "rule", "model"
     ]
     title: str | None = None
     policy: Policy | None = None
+    model: str | None = None  # what replies to its turns; empty: what the team chose
     rule: dict[str, Any] | None = None  # {"id", "tool", "words" or null, "title"}
     removed: bool | None = None  # the rule of this id is taken back
     epoch: int | None = None
@@ -86,7 +87,7 @@ class RunBody(Body):
     attempt: int | None = None  # retrying: which attempt at the round begins
     round: int | None = None
     rounds: int | None = None  # round: how many there may be
-    seconds: float | None = None  # round: how much working time is left
+    seconds: float | None = None  # round: how much working time is left; retrying: how long it waits before
     waits_for: Literal["input", "ask", "answer", "cell"] | None = None  # waiting; ended: answer, a question was left
     step: int | None = None  # ended: the step at which "go on" would resume; queued: at which it does
     parent: str | None = None  # queued: the turn whose call this run is
@@ -150,6 +151,34 @@ class SearchBody(Body):
     sources: list[dict[str, Any]]
 
 
+class ContextBody(Body):
+    """What the model is shown: the cells above (id, number, kind, characters) and how many are left out; or a summary
+    that stands for older rounds from now on (`upto`, the last of them, counted over the whole conversation)."""
+
+    event: Literal["shown", "compacted"]
+    model: str | None = None
+    cells: list[dict[str, Any]] | None = None
+    left_out: int | None = None
+    characters: int | None = None
+    names: list[str] | None = None  # files and pictures shown with the request
+    round: int | None = None
+    upto: int | None = None
+    text: str | None = None
+
+
+class UsageBody(Body):
+    """What one attempt at a reply used: tokens, and dollars where a price is known. `cached` and `written` are parts of
+    `input`."""
+
+    round: int
+    model: str
+    input: int
+    output: int
+    cached: int | None = None
+    written: int | None = None
+    cost: float | None = None
+
+
 class ToolBody(Body):
     """A tool call, and how it ended. Every call gets exactly one result.
 
@@ -202,6 +231,7 @@ class AskBody(Body):
     diff: str | None = None
     seconds: float
     parked: bool | None = None
+    after: str | None = None  # content of others that the model had read before it proposed this
     again: str | None = None  # why the same call is asked about once more
     reconsiders: str | None = None  # the ask that silence had denied, and a person approved after all
 
@@ -255,9 +285,11 @@ class DeliveredBody(Body):
 
 
 class ErrorBody(Body):
-    """What went wrong in a turn: the step (from 1) and the line of the request (from 1), where they are known."""
+    """What went wrong in a turn: the step (from 1) and the line of the request (from 1), where they are known.
+    `settings`: the way out leads over the page of settings."""
 
     reason: str
+    settings: bool | None = None
     step: int | None = None
     line: int | None = None
 
@@ -269,6 +301,7 @@ class DoneBody(Body):
     calls: int
     ms: int
     tokens: int | None = None
+    cost: float | None = None  # dollars, where a price is known
 
 
 class RefusedBody(Body):
@@ -294,6 +327,8 @@ BODIES: dict[str, type[Body]] = {
     "comment": CommentBody,
     "thought": ThoughtBody,
     "search": SearchBody,
+    "context": ContextBody,
+    "usage": UsageBody,
     "tool": ToolBody,
     "progress": ProgressBody,
     "ask": AskBody,

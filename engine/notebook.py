@@ -133,6 +133,9 @@ class Notebook:
     epoch: int = 0
     changed_at: str | None = None
     failed: bool = False  # the last run that ended, ended in error
+    model: str = ""  # what replies to its turns; empty: what the team chose
+    tokens: int = 0  # that its turns used
+    cost: float | None = None  # dollars, where a price is known
     policy: str = "ask"  # what tools may do unasked: ask (reads only), edits (files too) or all
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)  # what an approval of "this kind" covers, by id
     checks: dict[str, bool] = field(default_factory=dict)  # the checklist: item -> ticked
@@ -231,6 +234,8 @@ def _session(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     match body.get("event"):
         case "created" | "renamed":
             return {"title": body.get("title", ""), "changed_at": frame.at.isoformat()}
+        case "model":
+            return {"model": body.get("model", ""), "changed_at": frame.at.isoformat()}
         case "policy":
             return {"policy": body.get("policy", notebook.policy), "changed_at": frame.at.isoformat()}
         case "rule":
@@ -468,6 +473,13 @@ def _story(
     return {} if cell is None or cell.kind != "agent" else {"story": reducer(cell.story, frame)}
 
 
+def _usage(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    """What a reply used counts for its story, and for the notebook."""
+    body = frame.body
+    cost = notebook.cost if body.get("cost") is None else (notebook.cost or 0.0) + body["cost"]
+    return {**_told(notebook, frame), "tokens": notebook.tokens + body["input"] + body["output"], "cost": cost}
+
+
 def _told(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     """What a turn tells: a part of its cell's story."""
     if frame.cell_id is None or not (changed := _story(notebook, frame.cell_id, story.told, frame)):
@@ -544,8 +556,10 @@ _REDUCERS = {
     "run": _run,
     "input": _input,
     "check": _check,
+    "usage": _usage,
     **dict.fromkeys(
-        ("thought", "search", "tool", "progress", "ask", "verdict", "message", "delivered", "error", "done"), _told
+        ("thought", "search", "context", "tool", "progress", "ask", "verdict", "message", "delivered", "error", "done"),
+        _told,
     ),
 }
 

@@ -18,9 +18,9 @@ import trio
 
 from engine import commands as c
 from engine import decide, tenancy
-from engine.agent.calls import Model, Tool
+from engine.agent.calls import Tool
 from engine.agent.making import TurnConfig
-from engine.agent.models.runbook import RunbookModel
+from engine.agent.models.choosing import Chosen, Models
 from engine.agent.tools import TOOLS
 from engine.agent.turn import Turn
 from engine.broker import Broker, BrokerConfig
@@ -59,7 +59,7 @@ class SessionConfig:
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     turn_seconds: float = 480.0
     fetch_allow: Sequence[str] = ()
-    model: Model = field(default_factory=RunbookModel)
+    models: Models = field(default_factory=Chosen)
     tools: Mapping[str, Tool] = field(default_factory=lambda: TOOLS)
 
 
@@ -90,7 +90,7 @@ class Session:
         self._writing = trio.Lock()
         self._changed = trio.Event()
         self._turns: dict[str, Turn] = {}
-        self._turn_config = TurnConfig(config.turn_seconds, config.model, config.tools, config.fetch_allow)
+        self._turn_config = TurnConfig(config.turn_seconds, config.models, config.tools, config.fetch_allow)
         self.broker = Broker(self, config.broker)
         self.code = CodeRuns(self)
         self.files = Files(notebook_id, config.sandbox.workspace(notebook_id), self, journal)

@@ -14,7 +14,7 @@ from engine.output import Output
 from engine.splice import Edit
 from engine.story import Story
 
-FORMAT = 5
+FORMAT = 6
 
 
 def _plain(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ _ENTRY = tuple(item.name for item in fields(Entry))
 _STORY = tuple(item.name for item in fields(Story))
 _NOTEBOOK = (
     *("id", "title", "seq", "archived", "cursor", "count", "epoch", "changed_at", "failed"),
-    *("policy", "rules", "checks", "files"),
+    *("model", "tokens", "cost", "policy", "rules", "checks", "files"),
 )
 
 
@@ -68,6 +68,9 @@ def view(notebook: Notebook) -> dict[str, Any]:
         "waiting": notebook.waiting,
         "archived": notebook.archived,
         "changed_at": notebook.changed_at,
+        "model": notebook.model,
+        "tokens": notebook.tokens,
+        "cost": notebook.cost,
         "policy": notebook.policy,
         "rules": list(notebook.rules.values()),
         "checks": notebook.checks,

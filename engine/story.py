@@ -8,11 +8,12 @@ by `t`, and are replaced, never changed in place. A run that continues a convers
 | `request` | run, text: what the person asked, or answered |
 | `thought` | run, round, text, thinking |
 | `search` | run, round, query, sources |
+| `context` | run, and as in the frame: what the model was shown |
 | `tool` | run, call, round, tool, arguments, title, risk, effect, status, text, left_out, diff, ms, output |
 | `ask` | behind its tool: run, and as in the frame; then verdict, reason, by, message, scope, decided_at |
 | `message` | run, message, text, event, by |
 | `delivered` `error` | run, and as in the frame |
-| `done` | run, rounds, calls, ms, tokens |
+| `done` | run, rounds, calls, ms, tokens, cost |
 
 The status of a tool call is open, begun, then as in the frame of its result.
 """
@@ -47,6 +48,8 @@ class Story:
     progress: dict[str, Any] | None = None
     items: tuple[Item, ...] = ()
     left_out: int = 0
+    tokens: int = 0  # that its conversation used so far
+    cost: float | None = None  # dollars, where a price is known
     resume_step: int | None = None  # a turn that ended here can be told to go on
 
     @property
@@ -114,6 +117,12 @@ def waits(story: Story, frame: Frame) -> Story:
         case "resumed":
             return replace(story, waits_for=None)
     return story
+
+
+def _usage(story: Story, frame: Frame) -> Story:
+    body = frame.body
+    cost = story.cost if body.get("cost") is None else (story.cost or 0.0) + body["cost"]
+    return replace(story, tokens=story.tokens + body["input"] + body["output"], cost=cost)
 
 
 def _added(story: Story, item: Item) -> Story:
@@ -212,6 +221,8 @@ def _message(story: Story, frame: Frame) -> Story:
 _REDUCERS: dict[str, Callable[[Story, Frame], Story]] = {
     "thought": _thought,
     "search": _appended("search"),
+    "context": _appended("context"),
+    "usage": _usage,
     "tool": _tool,
     "progress": _progress,
     "ask": _ask,

@@ -30,6 +30,16 @@ class Call:
     why: str | None = None
     step: int | None = None  # of a runbook, from 1
     line: int | None = None  # of the request, from 1
+    malformed: str | None = None  # why what the model wrote is no arguments at all; then `arguments` is empty
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that a model is shown, by reference: `sha256` names a blob of the notebook. PNG, JPEG, GIF or WebP."""
+
+    sha256: str
+    mime: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,11 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a call ended. `text` goes to the model and, trimmed, to people; `drafts` and `rows` are committed with it."""
+    """How a call ended. `text` goes to the model and, trimmed, to people; `drafts` and `rows` are committed with it.
+
+    `source`: where `text` comes from when nobody here wrote it (an address, a file, a server): models are told that it
+    is data, and people that what was proposed after it may be its doing.
+    """
 
     status: Status
     text: str = ""
@@ -61,6 +75,8 @@ class Result:
     drafts: Sequence[Draft] = ()
     rows: Sequence[Row] = ()
     ends: Literal["answer", "delivered"] | None = None  # the turn ends with it: with a question, or with what it made
+    source: str | None = None
+    pictures: Sequence[Picture] = ()
 
 
 class ToolFailed(Exception):
@@ -80,6 +96,30 @@ class CodeResult:
     left_out: int
     reason: str | None
     exit: int | None
+
+
+class ModelFailed(Exception):
+    """No reply was had. The message names what failed and the way out.
+
+    `again`: asking once more may help; `after`: the other side wants so many seconds of quiet before it. `settings`:
+    the way out leads over the page of settings. `usage`: what the failed attempt has used up all the same.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        again: bool = False,
+        after: float | None = None,
+        settings: bool = False,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.again = again
+        self.after = after
+        self.settings = settings
+        self.usage = usage
 
 
 class Room(Protocol):
@@ -177,16 +217,34 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one reply. `input` counts all that was read, `cached` of it from the provider's cache, `written` into
+    it. `cost` in dollars; null where no price is known."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    written: int = 0
+    cost: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.input + self.output
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """A finished reply: calls to make in order; none: it was the final answer. `state` is what the model's protocol
-    needs back in the next round (stored as it is)."""
+    needs back in the next round (stored as it is). `unfinished`: without calls, and yet not the final answer."""
 
     calls: Sequence[Call] = ()
     state: dict[str, Any] = field(default_factory=dict)
-    tokens: int | None = None
+    usage: Usage | None = None
+    unfinished: bool = False
     error: str | None = None  # the request cannot be carried out: told, and the turn ends
     error_step: int | None = None
     error_line: int | None = None
+    error_settings: bool = False  # the way out leads over the page of settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +265,18 @@ class Conversation:
     context: str
     exchanges: Sequence[Exchange]
     messages: Sequence[str] = ()  # what people said before the first exchange
+    summary: str | None = None  # what became of exchanges that are not shown any more
+    pictures: Sequence[Picture] = ()  # with the request
+    blobs: Mapping[str, bytes] = field(default_factory=dict)  # of pictures, by sha256; what is missing is only named
     start_step: int | None = None  # a person said to go on at this step, and nothing was replied since
 
 
 class Model(Protocol):
-    """Something that replies. `reply` streams `Thought` and `Search`, and ends with one `Reply`."""
+    """Something that replies. `reply` streams `Thought` and `Search`, and ends with one `Reply`; it raises
+    `ModelFailed`. `name` is what it is chosen by."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str: ...
 
     def reply(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Any:
         """An async iterator of `Thought`, `Search` and, last, one `Reply`."""

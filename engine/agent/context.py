@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.agent.calls import Picture
 from engine.agent.plain import plain
 from engine.notebook import Cell, Notebook
 from engine.output import Output
@@ -11,23 +19,73 @@ SOURCE = 4_000  # of one cell
 OUTPUT = 2_000  # of one cell
 
 
-def context(notebook: Notebook, cell_id: str, total: int = TOTAL) -> str:
+PICTURES = 4  # of the cells nearest to the turn
+PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a turn is shown: `text`, the cells in it (id, number, kind, characters), pictures, and how many cells are
+    left out."""
+
+    text: str
+    cells: Sequence[dict[str, Any]]
+    left_out: int = 0
+    pictures: Sequence[Picture] = ()
+    inline: Mapping[str, bytes] = field(default_factory=dict)  # bytes of pictures that are no blobs yet, by sha256
+
+
+def shown(notebook: Notebook, cell_id: str, total: int = TOTAL) -> Shown:
     """The cells above `cell_id` in their order, each with its source and what it shows; what is left out is said."""
     if cell_id not in notebook.order:
-        return ""
+        return Shown("", ())
     above = notebook.order[: notebook.order.index(cell_id)]
     shown: list[str] = []
-    size = 0
+    cells: list[dict[str, Any]] = []
+    pictures: list[Picture] = []
+    inline: dict[str, bytes] = {}
+    size = left_out = 0
     for number in range(len(above), 0, -1):
         piece = _cell(number, notebook.cells[above[number - 1]])
         if size + len(piece) > total:
+            left_out = number
             shown.append(
                 f"({number} cells further up are not shown)" if number > 1 else "(the first cell is not shown)"
             )
             break
         shown.append(piece)
         size += len(piece)
-    return "\n\n".join(reversed(shown))
+        cell = notebook.cells[above[number - 1]]
+        cells.append({"id": cell.id, "number": number, "kind": cell.kind, "characters": len(piece)})
+        if len(pictures) < PICTURES and (picture := _picture(cell, number, inline)) is not None:
+            pictures.append(picture)
+    return Shown("\n\n".join(reversed(shown)), cells[::-1], left_out, pictures[::-1], inline)
+
+
+def context(notebook: Notebook, cell_id: str, total: int = TOTAL) -> str:
+    """The text of `shown`."""
+    return shown(notebook, cell_id, total).text
+
+
+def _picture(cell: Cell, number: int, inline: dict[str, bytes]) -> Picture | None:
+    """The last picture that a cell shows; its bytes go to `inline` where they are no blob."""
+    name = f"what cell {number} shows"
+    for item in reversed(list(cell.output)):
+        data = item.get("data")
+        if not isinstance(data, dict):
+            continue
+        for mime in PICTURE_TYPES:
+            if isinstance(found := data.get(mime), dict) and isinstance(found.get("blob"), str):
+                return Picture(found["blob"], mime, name)
+            if isinstance(found, str):
+                try:
+                    decoded = base64.b64decode(found)
+                except binascii.Error:
+                    continue
+                sha256 = hashlib.sha256(decoded).hexdigest()
+                inline[sha256] = decoded
+                return Picture(sha256, mime, name)
+    return None
 
 
 def _cell(number: int, cell: Cell) -> str:

@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from engine.agent.calls import Call, Description, Model, OutcomeUnknown, Result, Tool, ToolFailed
+from engine.agent.calls import Call, Description, OutcomeUnknown, Result, Tool, ToolFailed
+from engine.agent.models.choosing import Models
 from engine.agent.room import TurnRoom
 from engine.agent.tools.text import one_line
 from engine.broker import Asker, Broker, Parked, Wanted, digest
@@ -61,10 +62,10 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TurnConfig:
-    """`seconds` of working time of one turn; who replies; what it can do; what `fetch` may reach though not public."""
+    """`seconds` of working time of a turn; who may reply; what it can do; what `fetch` may reach though not public."""
 
     seconds: float
-    model: Model
+    models: Models
     tools: Mapping[str, Tool]
     fetch_allow: Sequence[str] = ()
 
@@ -141,6 +142,8 @@ class Calls:
     async def _prepare(self, call: Call) -> Prepared | Result:
         """What the call would do; a result when it cannot be made at all."""
         tool = self._config.tools.get(call.tool)
+        if call.malformed is not None:
+            return Result("error", f"the arguments of {call.tool} cannot be read: {call.malformed}")
         if tool is None:
             known = ", ".join(self._config.tools)
             return Result("error", f"there is no tool {call.tool!r}; there are: {known}")

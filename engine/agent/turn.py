@@ -11,8 +11,9 @@ import contextlib
 import json
 import logging
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import trio
@@ -22,21 +23,28 @@ from engine.agent.calls import (
     Call,
     Conversation,
     Exchange,
+    Model,
+    ModelFailed,
+    Picture,
     Reply,
     Result,
     Search,
     Thought,
     Tool,
     ToolSpec,
+    Usage,
 )
-from engine.agent.context import context
+from engine.agent.compacting import KEPT, SHARE, summary, tokens_of
+from engine.agent.context import Shown, shown
 from engine.agent.making import Calls, Host, TurnConfig
+from engine.agent.models.places import RUNBOOK
 from engine.effects import call_id, kept, result_from
 from engine.frames import Draft, draft
 from engine.ids import new_id
 from engine.notebook import Notebook, Run
 from engine.runs import Decided
 from engine.sandbox.client import Fenced
+from engine.store import spending
 from engine.store import turns as store
 from engine.store.steps import FencedStep, Row
 
@@ -44,9 +52,13 @@ log = logging.getLogger(__name__)
 
 ROUNDS = 120  # of one turn
 ATTEMPTS = 3  # at one round's reply, while nothing is replied: a model that fails
+TRIES = 6  # at one round's reply, when the other side says that asking again may help
 DEATHS = 6  # at one round's reply: processes that died while it was asked for
 SAME_FAILURES = 3  # of one call with the same arguments, one after the other
-PAUSE_SECONDS = (1.0, 4.0)  # before the second attempt, and the third
+PAUSE_SECONDS = (1.0, 4.0, 10.0, 20.0, 40.0)  # before the second attempt, the third …; up to a quarter more
+LONGEST_PAUSE = 300.0  # seconds that another side may ask for
+MALFORMED = 3  # rounds in a row whose calls were no calls, or whose reply was cut off
+PICTURES = 20  # that a model is shown in one round
 THOUGHT_SECONDS = 0.15  # pieces that come within this become one frame
 THOUGHT_CHARACTERS = 16_000  # in one frame
 KERNEL_GONE = "The Python kernel of before is gone, and with it the variables that cells and calls had made."
@@ -63,6 +75,7 @@ class Ending:
     step: int | None = None
     line: int | None = None
     question: bool = False
+    settings: bool = False
 
 
 class Turn:
@@ -81,6 +94,9 @@ class Turn:
         self._begin: dict[str, Any] = {}
         self._said: list[Draft] = []  # thoughts and searches that are not committed yet
         self._tokens = 0
+        self._cost: float | None = None
+        self._model: Model | None = None
+        self._summary: dict[str, Any] = {}  # what stands for the oldest exchanges: {"upto", "text"}
 
     @property
     def _notebook(self) -> Notebook:
@@ -144,14 +160,21 @@ class Turn:
         if begin is None:
             before = stored.get((run.follows, 0)) if run.follows is not None else None
             cell = notebook.cells.get(run.cell_id)
+            seen = Shown("", ()) if before else shown(notebook, run.cell_id)
             begin = {
                 "request": before["request"] if before else "" if cell is None else cell.source,
                 "answer": run.answer,
-                "context": before["context"] if before else context(notebook, run.cell_id),
+                "context": before["context"] if before else seen.text,
                 "chain": [*before["chain"], run.follows] if before else [],
+                "model": await self._choice(),
+                "pictures": before.get("pictures", []) if before else [asdict(one) for one in seen.pictures],
             }
+            for one in seen.pictures:
+                if one.sha256 in seen.inline:
+                    await self._host.keep_blob(one.mime, None, seen.inline[one.sha256])
             row = Row("reply", {"run_id": run.id, "round": 0, "body": begin})
-            await self._host.step(lambda _: ((), [row]))
+            told = [] if before or begin["model"] == RUNBOOK else [self._told_of(seen, begin["model"])]
+            await self._host.step(lambda _: (told, [row]))
         self._begin = begin
         runs = [*begin["chain"], run.id]
         stored = await self._host.query(store.replies, notebook.id, runs)
@@ -175,7 +198,25 @@ class Turn:
         self._pending = stored.get((run.id, -(self._own + 1)))
         newest = self._pending or stored.get((run.id, -self._own), {})
         self._kernel = newest.get("kernel")
-        self._tokens = sum(reply.get("tokens") or 0 for (of, at), reply in stored.items() if of == run.id and at > 0)
+        used = [reply for (of, at), reply in stored.items() if of == run.id and at > 0]
+        self._tokens = sum(reply.get("tokens") or 0 for reply in used)
+        costs = [reply["usage"]["cost"] for reply in used if (reply.get("usage") or {}).get("cost") is not None]
+        self._cost = sum(costs) if costs else None
+        summaries = [kept["summary"] for (_, at), kept in stored.items() if at < 0 and kept.get("summary")]
+        self._summary = max(summaries, key=lambda kept: int(kept["upto"]), default={})
+
+    async def _choice(self) -> str:
+        """Which model replies in this run: the notebook's, or the team's, or what the settings say."""
+        if chosen := self._notebook.model:
+            return chosen
+        return await self._host.query(spending.team_model) or self._config.models.config.default
+
+    def _told_of(self, seen: Shown, model: str) -> Draft:
+        """What the agent is shown, in a frame."""
+        return draft(
+            "context", event="shown", model=model, cells=list(seen.cells), left_out=seen.left_out or None,
+            characters=len(seen.text), names=[one.name for one in seen.pictures] or None, **self._at,
+        )  # fmt: skip
 
     def _tell_last(self, messages: Sequence[str]) -> None:
         if not messages:
@@ -194,6 +235,10 @@ class Turn:
         )
         self._scope.deadline = trio.current_time() + left
         await self._load()
+        try:
+            self._model = self._config.models.choose(self._begin.get("model", RUNBOOK))
+        except ModelFailed as failed:
+            return Ending("error", failed.reason, settings=failed.settings)
         resumed = used
         while True:
             if self._own:  # the newest reply may have calls without a result, or be the last one
@@ -213,6 +258,8 @@ class Turn:
             return Ending("error", f"it used up its {ROUNDS} rounds", self._step())
         if (same := runaway(self._exchanges[-self._own :] if self._own else [])) is not None:
             return Ending("error", same, self._step())
+        if (spent := await self._spent()) is not None:
+            return spent
         attempt = 1
         cell = self._notebook.cells.get(self._run.cell_id)
         if resumed and cell is not None and cell.story.round == number:
@@ -226,6 +273,7 @@ class Turn:
             await self._begin_round(number)
         if self._pending is not None:
             self._tell_last(self._pending.get("messages", ()))
+            self._summary = self._pending.get("summary") or self._summary
             self._pending = None
         failures = 0
         while True:
@@ -234,21 +282,85 @@ class Turn:
                 break
             except (FencedStep, Fenced):
                 raise
+            except ModelFailed as failed:
+                failures += 1
+                reason = failed.reason[:1000]
+                log.warning("notebook %s: turn %s: model: %s", self._notebook.id, self._run.id, reason)
+                await self._count(number, attempt, failed.usage)
+                pause = max(_pause(failures), failed.after or 0.0)
+                if not failed.again or failures >= TRIES:
+                    times = f" (asked {failures} times)" if failures > 1 else ""
+                    return Ending("error", f"{reason}{times}", self._step(), settings=failed.settings)
+                if pause > min(LONGEST_PAUSE, self._left):
+                    wait = f"{reason}; it wants {pause:.0f} s of quiet, which is longer than this turn can wait"
+                    return Ending("error", wait, self._step())
             except Exception as error:
                 failures += 1
                 reason = f"{type(error).__name__}: {error}"[:500]
                 log.warning("notebook %s: turn %s: model: %s", self._notebook.id, self._run.id, reason)
                 if failures >= ATTEMPTS:
                     return Ending("error", f"the model failed {ATTEMPTS} times: {reason}", self._step())
-                attempt += 1
-                await trio.sleep(PAUSE_SECONDS[failures - 1])
-                await self._retrying(number, attempt, reason)
-        await self._store(number, reply)
+                pause = _pause(failures)
+            attempt += 1
+            await self._retrying(number, attempt, reason, pause)
+            await trio.sleep(pause)
+        await self._store(number, attempt, reply)
         return None
+
+    async def _spent(self) -> Ending | None:
+        """The end of a turn that may use no more: of its own bound, or of what all may use in a day."""
+        config = self._config.models.config
+        if config.turn_tokens is not None and self._tokens >= config.turn_tokens:
+            return Ending(
+                "error", f"it used {self._tokens} tokens; NIGHTBOOK_TURN_TOKENS allows a turn {config.turn_tokens}",
+                self._step(), settings=True,
+            )  # fmt: skip
+        if self._begin.get("model") == RUNBOOK or (config.day_tokens is None and config.day_cost is None):
+            return None
+        day = await self._host.query(spending.today)
+        if config.day_tokens is not None and day.tokens >= config.day_tokens:
+            used, allowed = f"{day.tokens} tokens", f"NIGHTBOOK_DAY_TOKENS allows {config.day_tokens}"
+        elif config.day_cost is not None and (day.cost or 0.0) >= config.day_cost:
+            used, allowed = f"${day.cost:.2f}", f"NIGHTBOOK_DAY_COST allows ${config.day_cost:.2f}"
+        else:
+            return None
+        return Ending(
+            "error", f"today's turns used {used}; {allowed} a day (UTC). Go on tomorrow, or raise it",
+            self._step(), settings=True,
+        )  # fmt: skip
+
+    def _used(self, number: int, attempt: int, usage: Usage) -> tuple[Draft, Row]:
+        """What one attempt used, for people and for the books."""
+        counted = {"round": number, "model": self._begin.get("model", ""), **asdict(usage)}
+        made = draft(
+            "usage", **{**counted, "cached": usage.cached or None, "written": usage.written or None}, **self._at
+        )
+        return made, Row("usage", {"run_id": self._run.id, "attempt": attempt, **counted})
+
+    async def _count(self, number: int, attempt: int, usage: Usage | None) -> None:
+        """What a failed attempt used all the same."""
+        if usage is not None:
+            made, row = self._used(number, attempt, usage)
+            self._tokens += usage.tokens
+            await self._host.step(lambda _: ([made], [row]))
+
+    def _compacted(self) -> dict[str, Any]:
+        """The summary that is to stand for older rounds from now on; empty as long as all of them fit."""
+        said = len(self._begin["request"]) + len(self._begin["context"])
+        upto = int(self._summary.get("upto", 0))
+        newest = self._exchanges[upto:]
+        limit = SHARE * self._config.models.config.context_tokens
+        if len(newest) <= KEPT or tokens_of(newest, said) < limit:
+            return {}
+        return {
+            "upto": len(self._exchanges) - KEPT,
+            "text": summary(self._summary.get("text"), self._exchanges[upto : len(self._exchanges) - KEPT]),
+        }
 
     async def _begin_round(self, number: int) -> None:
         """The yield point: takes what was said meanwhile, in the step that begins the round."""
         kernel_before = self._kernel
+        compacted = self._compacted()
 
         def begin(notebook: Notebook) -> Decided:
             cell = notebook.cells.get(self._run.cell_id)
@@ -273,24 +385,34 @@ class Turn:
                 )
             self._kernel = _kernel(notebook)
             self._pending = {"messages": texts, "kernel": self._kernel}
+            if compacted:
+                self._pending["summary"] = compacted
+                drafts.append(draft("context", event="compacted", round=number, **compacted, **self._at))
             return drafts, [Row("reply", {"run_id": self._run.id, "round": -number, "body": self._pending})]
 
         await self._host.step(begin)
 
-    async def _retrying(self, number: int, attempt: int, reason: str) -> None:
+    async def _retrying(self, number: int, attempt: int, reason: str, pause: float | None = None) -> None:
         self._said.clear()
-        made = draft("run", event="retrying", round=number, attempt=attempt, reason=reason, **self._at)
+        seconds = None if pause is None else round(pause, 1)
+        made = draft("run", event="retrying", round=number, attempt=attempt, reason=reason, seconds=seconds, **self._at)
         await self._host.step(lambda _: ([made], ()))
 
     async def _reply(self, number: int) -> Reply:
         """Asks the model. What it says is committed as it comes, pieces that come close together in one frame."""
         begin = self._begin
+        assert self._model is not None
+        exchanges = self._exchanges[int(self._summary.get("upto", 0)) :]
+        pictures = [Picture(**one) for one in begin.get("pictures", ())]
         conversation = Conversation(
             begin["request"],
             begin["context"],
-            tuple(self._exchanges),
+            tuple(exchanges),
             tuple(begin.get("messages", ())),
-            self._run.step if not self._own else None,
+            start_step=self._run.step if not self._own else None,
+            summary=self._summary.get("text"),
+            pictures=pictures,
+            blobs=await self._bytes_of(pictures, exchanges),
         )
         specs = [spec(tool) for tool in self._config.tools.values()]
         reply: Reply | None = None
@@ -298,7 +420,7 @@ class Turn:
             async with trio.open_nursery() as nursery:
                 more = _Flag()
                 nursery.start_soon(self._tell_thoughts, more)
-                async with contextlib.aclosing(self._config.model.reply(conversation, specs)) as stream:
+                async with contextlib.aclosing(self._model.reply(conversation, specs)) as stream:
                     async for item in stream:
                         if isinstance(item, Reply):
                             reply = item
@@ -311,6 +433,15 @@ class Turn:
         if reply is None:
             raise RuntimeError("the reply ended without saying so")
         return reply
+
+    async def _bytes_of(self, pictures: Sequence[Picture], exchanges: Sequence[Exchange]) -> dict[str, bytes]:
+        """The bytes of the pictures that a model is shown: those with the request, and the newest of results."""
+        wanted = [one.sha256 for one in pictures]
+        for exchange in reversed(exchanges):
+            wanted += [one.sha256 for result in exchange.results.values() for one in result.pictures]
+        if not wanted or self._begin.get("model") == RUNBOOK:
+            return {}
+        return await self._host.query(store.pictures, self._notebook.id, wanted[:PICTURES])
 
     def _saying(self, number: int, item: Thought | Search) -> list[Draft]:
         if isinstance(item, Search):
@@ -357,25 +488,33 @@ class Turn:
                 joined.append(item)
         return joined
 
-    async def _store(self, number: int, reply: Reply) -> None:
+    async def _store(self, number: int, attempt: int, reply: Reply) -> None:
         """A finished reply, with the last of what it said: from here on it is not asked for again."""
         body = {
             "calls": [
                 {
                     "id": call.id, "call": call_id(self._run.id, number, index), "tool": call.tool,
                     "arguments": call.arguments, "why": call.why, "step": call.step, "line": call.line,
+                    "malformed": call.malformed,
                 }
                 for index, call in enumerate(reply.calls, 1)
             ],
             "state": reply.state,
-            "tokens": reply.tokens,
+            "tokens": reply.usage.tokens if reply.usage else None,
+            "usage": asdict(reply.usage) if reply.usage else None,
+            "unfinished": reply.unfinished,
             "error": reply.error,
             "error_step": reply.error_step,
             "error_line": reply.error_line,
+            "error_settings": reply.error_settings,
         }  # fmt: skip
         row = Row("reply", {"run_id": self._run.id, "round": number, "body": body})
-        await self._host.step(lambda _: (self._take_said(), [row]))
-        self._tokens += reply.tokens or 0
+        rows, drafts = [row], []
+        if reply.usage is not None:
+            made, counted = self._used(number, attempt, reply.usage)
+            rows, drafts = [row, counted], [made]
+            self._tokens += reply.usage.tokens
+        await self._host.step(lambda _: ([*self._take_said(), *drafts], rows))
         self._exchanges.append(Exchange(number, body, {}))
         self._own += 1
 
@@ -385,7 +524,10 @@ class Turn:
         """Makes the calls of a reply that have no result yet, in order; says whether the turn ends with them."""
         reply, results = exchange.reply, dict(exchange.results)
         if reply.get("error"):
-            return Ending("error", reply["error"], reply.get("error_step"), reply.get("error_line"))
+            return Ending(
+                "error", reply["error"], reply.get("error_step"), reply.get("error_line"),
+                settings=bool(reply.get("error_settings")),
+            )  # fmt: skip
         calls = [_call(stored) for stored in reply["calls"]]
         names = [stored["id"] for stored in reply["calls"]]
         missing = [call for call, name in zip(calls, names, strict=True) if name not in results]
@@ -400,7 +542,7 @@ class Turn:
             return Ending("done", "it asked a question", question=True)
         cell = self._notebook.cells.get(self._run.cell_id)
         more = cell is not None and bool(cell.story.messages)  # what people said meanwhile is answered first
-        if (ends == "delivered" or not calls) and not more:
+        if (ends == "delivered" or not (calls or reply.get("unfinished"))) and not more:
             return Ending("done")
         return None
 
@@ -436,10 +578,23 @@ class Turn:
                 )
                 ending.step = ending.step or stored["step"]
         if ending.status == "error":
-            drafts.append(draft("error", reason=ending.reason, step=ending.step, line=ending.line, **self._at))
+            drafts.append(
+                draft(
+                    "error", reason=ending.reason, step=ending.step, line=ending.line,
+                    settings=ending.settings or None, **self._at,
+                )
+            )  # fmt: skip
         calls = sum(len(exchange.reply["calls"]) for exchange in own)
         drafts.append(
-            draft("done", rounds=len(own), calls=calls, ms=round(spent * 1000), tokens=self._tokens or None, **self._at)
+            draft(
+                "done",
+                rounds=len(own),
+                calls=calls,
+                ms=round(spent * 1000),
+                tokens=self._tokens or None,
+                cost=self._cost,
+                **self._at,
+            )
         )
 
         def end(notebook: Notebook) -> Decided:
@@ -483,8 +638,15 @@ class _Flag:
 def runaway(exchanges: Sequence[Exchange]) -> str | None:
     """Why a turn that repeats itself must end: the same call with the same arguments failed so often in a row."""
     last: str | None = None
-    failures = 0
+    failures = malformed = 0
     for exchange in exchanges:
+        wrong = [call for call in exchange.reply["calls"] if call.get("malformed")]
+        malformed = malformed + 1 if wrong or exchange.reply.get("unfinished") else 0
+        if malformed >= MALFORMED:
+            if wrong:
+                last_wrong = wrong[-1]["malformed"]
+                return f"the model wrote arguments that are no JSON {MALFORMED} times in a row; {last_wrong}"
+            return f"the model's reply was cut off {MALFORMED} times in a row; raise NIGHTBOOK_REPLY_TOKENS"
         for call in exchange.reply["calls"]:
             result = exchange.results.get(call["id"])
             name = json.dumps([call["tool"], call["arguments"]], sort_keys=True)
@@ -497,6 +659,11 @@ def runaway(exchanges: Sequence[Exchange]) -> str | None:
     return None
 
 
+def _pause(failures: int) -> float:
+    """Seconds before the next attempt; not the same for all who were turned away at once."""
+    return PAUSE_SECONDS[min(failures, len(PAUSE_SECONDS)) - 1] * random.uniform(1.0, 1.25)
+
+
 def spec(tool: Tool) -> ToolSpec:
     """A tool as a model is told of it."""
     return ToolSpec(tool.name, (tool.Arguments.__doc__ or "").strip(), tool.Arguments.model_json_schema())
@@ -505,8 +672,9 @@ def spec(tool: Tool) -> ToolSpec:
 def _call(stored: Mapping[str, Any]) -> Call:
     """A stored call under its name in the notebook."""
     return Call(
-        stored["call"], stored["tool"], stored["arguments"], stored.get("why"), stored.get("step"), stored.get("line")
-    )
+        stored["call"], stored["tool"], stored["arguments"], stored.get("why"), stored.get("step"), stored.get("line"),
+        stored.get("malformed"),
+    )  # fmt: skip
 
 
 def _kernel(notebook: Notebook) -> int | None:

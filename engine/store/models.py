@@ -13,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Double,
     ForeignKey,
     Identity,
     Index,
@@ -259,3 +260,29 @@ class Caret(SQLModel, table=True):
     cell_id: str = Field(sa_column=Column(Text, nullable=False))
     at: int | None = Field(default=None, sa_column=Column(BigInteger))
     until: datetime = Field(sa_column=_time(default=False))
+
+
+class Usage(SQLModel, table=True):
+    """What one attempt at a reply of a model used: tokens, and dollars where a price is known."""
+
+    __tablename__ = "usage"
+    __table_args__ = (Index("usage_at", "at"),)
+    notebook_id: str = Field(sa_column=Column(String(32), ForeignKey("notebook.id"), primary_key=True))
+    run_id: str = Field(sa_column=Column(Text, primary_key=True))
+    round: int = Field(sa_column=Column(Integer, primary_key=True, autoincrement=False))
+    attempt: int = Field(sa_column=Column(Integer, primary_key=True, autoincrement=False))
+    model: str = Field(sa_column=Column(Text, nullable=False))
+    input: int = Field(sa_column=Column(BigInteger, nullable=False))
+    output: int = Field(sa_column=Column(BigInteger, nullable=False))
+    cached: int = Field(sa_column=Column(BigInteger, nullable=False))
+    written: int = Field(sa_column=Column(BigInteger, nullable=False))
+    cost: float | None = Field(default=None, sa_column=Column(Double))
+    at: datetime = Field(sa_column=_time())
+
+
+class Choice(SQLModel, table=True):
+    """What the team decided on a page: `model`, which replies where a notebook does not choose."""
+
+    __tablename__ = "choice"
+    name: str = Field(sa_column=Column(Text, primary_key=True))
+    value: str = Field(sa_column=Column(Text, nullable=False))

@@ -58,6 +58,7 @@ class Row:
     | `effect` | run_id, call_id, tool, digest, class | reserved; with `result`: settled at once, nothing was done |
     | `effect_settled` | run_id, call_id, result | settled, once |
     | `reply` | run_id, round, body | a finished reply; round 0: how the run began; -n: what was said before round n |
+    | `usage` | run_id, round, attempt, model, input, output, cached, written, cost | what an attempt at a reply used |
     | `timer` | id, due_seconds; null: no timer | the engine is wanted in so many seconds |
     | `file` | path, version, sha256, bytes, mime, by, run_id, call_id | one version of a file |
     """
@@ -114,6 +115,11 @@ ROWS = """, rows AS (
     INSERT INTO reply (notebook_id, run_id, round, body)
     SELECT notebook_id, b->>'run_id', (b->>'round')::int, (b->'body')::json
     FROM rows WHERE t = 'reply' ON CONFLICT DO NOTHING
+), spent AS (
+    INSERT INTO usage (notebook_id, run_id, round, attempt, model, input, output, cached, written, cost)
+    SELECT notebook_id, b->>'run_id', (b->>'round')::int, (b->>'attempt')::int, b->>'model', (b->>'input')::bigint,
+           (b->>'output')::bigint, (b->>'cached')::bigint, (b->>'written')::bigint, (b->>'cost')::float8
+    FROM rows WHERE t = 'usage' ON CONFLICT DO NOTHING
 ), timed AS (
     INSERT INTO timer (notebook_id, id, due_at)
     SELECT notebook_id, b->>'id', now() + (b->>'due_seconds')::float8 * interval '1 s'

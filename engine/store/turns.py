@@ -24,6 +24,12 @@ class StoredEffect:
 REPLIES = "SELECT run_id, round, body FROM reply WHERE notebook_id = $1 AND run_id = ANY($2::text[])"
 EFFECTS = "SELECT run_id, call_id, digest, result FROM effect WHERE notebook_id = $1 AND run_id = ANY($2::text[])"
 
+PICTURES = """
+SELECT sha256, data FROM blob
+WHERE notebook_id = $1 AND sha256 = ANY($2::text[]) AND encoding IS NULL AND length(data) <= $3
+"""
+PICTURE_BYTES = 4 * 1024 * 1024  # a provider takes no more of one picture
+
 
 async def replies(pool: Db, notebook_id: str, run_ids: Sequence[str]) -> dict[tuple[str, int], dict[str, Any]]:
     """The stored replies of `run_ids` by (run, round); round 0 is how a run began, -n what was said before round n."""
@@ -40,3 +46,9 @@ async def effects(pool: Db, notebook_id: str, run_ids: Sequence[str]) -> dict[st
         )
         for row in rows
     }
+
+
+async def pictures(pool: Db, notebook_id: str, wanted: Sequence[str]) -> dict[str, bytes]:
+    """The bytes of blobs of the notebook, by sha256; of those that are too large for a model, nothing."""
+    rows = await pool.fetch(PICTURES, notebook_id, list(wanted), PICTURE_BYTES)
+    return {row["sha256"]: row["data"] for row in rows}

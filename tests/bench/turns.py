@@ -17,6 +17,7 @@ from engine.supervisor import Supervisor
 from tests.bench.house import House
 from tests.bench.latency import client
 from tests.bench.report import Figure, percentile
+from tests.engine.scripted import Given
 
 
 @dataclass
@@ -46,7 +47,7 @@ async def talking(house: House, turns: int, per_second: float, seconds: float) -
         await house.journal._bridge.run(asking.ask, house.journal._pool, notebook_id, "owner", "run", body)
     supervisor = Supervisor(
         house.journal, house.sandboxes, house.folder / "workers", poll=1.0, sandbox_idle=300, kernel_idle=300,
-        model=Talker(per_second, seconds),
+        models=Given(Talker(per_second, seconds)),
     )  # fmt: skip
     result: dict[str, Any] = {}
 

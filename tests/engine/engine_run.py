@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from app.sandboxes import find_sandboxes, shut_down
+from engine.agent.calls import Model
 from engine.decide import first_frames
 from engine.frames import BODIES, Frame
 from engine.ids import new_id
@@ -20,6 +21,7 @@ from engine.notebook import Notebook, fold
 from engine.sandbox.client import SandboxConfig
 from engine.store import asking, reading
 from engine.supervisor import Supervisor
+from tests.engine.scripted import Given
 
 
 class Hand:
@@ -97,12 +99,15 @@ async def worker(
     poll: float = 5.0,
     keep: bool = False,
     sandbox: dict[str, Any] | None = None,
+    model: Model | None = None,
     **turns: Any,
 ) -> AsyncIterator[Hand]:
     """A worker on `database` with its data in `folder`; with `keep` its sandboxes go on when it ends."""
     config = SandboxConfig(root=folder / "sandboxes", workspaces=folder / "workspaces")
     if sandbox:
         config = replace(config, **sandbox)
+    if model is not None:
+        turns["models"] = Given(model)
     journal = Journal(database)
     supervisor = Supervisor(
         journal, config, folder / "workers", poll=poll, sandbox_idle=sandbox_idle, kernel_idle=kernel_idle, **turns

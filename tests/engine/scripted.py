@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import trio
 
-from engine.agent.calls import Call, Conversation, Reply, Thought, ToolSpec
+from engine.agent.calls import Call, Conversation, Model, Reply, Thought, ToolSpec
+from engine.agent.models.places import ModelsConfig
 
 Said = Sequence[Thought | Reply | float | Exception]
 
@@ -16,6 +17,17 @@ Said = Sequence[Thought | Reply | float | Exception]
 def calls(*wanted: tuple[str, dict[str, Any]]) -> Reply:
     """A reply that asks for calls, (tool, arguments) each."""
     return Reply([Call(f"call-{at}", tool, arguments) for at, (tool, arguments) in enumerate(wanted)])
+
+
+@dataclass(frozen=True)
+class Given:
+    """One model, whatever is chosen."""
+
+    model: Model
+    config: ModelsConfig = field(default_factory=ModelsConfig)
+
+    def choose(self, name: str) -> Model:
+        return self.model
 
 
 @dataclass

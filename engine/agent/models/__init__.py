@@ -1,1 +1,1 @@
-"""Models: what replies to a conversation. `runbook` needs no key and no network."""
+"""Models: what replies to a conversation. `runbook` needs no key and no network; the SDKs are imported at first use."""

@@ -1,0 +1,56 @@
+"""When a conversation becomes long: older rounds are put together into a summary that is stored and shown. Pure.
+
+The summary is made by rule, not by a model: it costs nothing, cannot fail, and is the same again after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.agent.calls import Exchange
+from engine.agent.context import trimmed
+
+SHARE = 0.75  # of the tokens that may be read in one round; past it older rounds are put together
+KEPT = 4  # newest rounds that stay as they are
+SAID, RESULT, ARGUMENTS = 600, 500, 300  # characters of each that a summary keeps
+WHOLE = 24_000  # characters of a summary; the oldest of it goes first
+TOKEN = 4  # characters that a token has about
+
+
+def tokens_of(exchanges: Sequence[Exchange], said: int) -> int:
+    """About how many tokens the next round would read: what the last one counted and what came since, or an estimate.
+    `said` characters stand before the first exchange."""
+    since, counted = 0, 0
+    for exchange in reversed(exchanges):
+        since += sum(len(result.text) for result in exchange.results.values()) + sum(map(len, exchange.messages))
+        usage = exchange.reply.get("usage")
+        if usage is not None:
+            counted = usage["input"] + usage["output"]
+            break
+        since += len(json.dumps(exchange.reply["state"]))
+    else:
+        since += said
+    return counted + since // TOKEN
+
+
+def summary(before: str | None, exchanges: Sequence[Exchange]) -> str:
+    """What became of `exchanges`, behind an earlier summary."""
+    parts = [before] if before else []
+    for exchange in exchanges:
+        said = exchange.reply["state"].get("text")
+        lines = [trimmed(said.strip(), SAID)] if isinstance(said, str) and said.strip() else []
+        for call in exchange.reply["calls"]:
+            result = exchange.results.get(call["id"])
+            became = "no result" if result is None else f"{result.status}: {trimmed(result.text.strip(), RESULT)}"
+            lines.append(f"- {call['tool']} {_short(call['arguments'])}\n  {became}")
+        lines += [f"Then it was said: {trimmed(text, SAID)}" for text in exchange.messages]
+        if lines:
+            parts.append("\n".join(lines))
+    text = "\n\n".join(parts)
+    return text if len(text) <= WHOLE else f"(the oldest is left out)\n{text[-WHOLE:]}"
+
+
+def _short(arguments: Mapping[str, Any]) -> str:
+    return trimmed(json.dumps(arguments, ensure_ascii=False), ARGUMENTS)

@@ -1,0 +1,272 @@
+"""The chat completions protocol, by the `openai` SDK, chunk by chunk: OpenAI, Ollama, vLLM, llama.cpp, gateways.
+
+The SDK runs in the turn's own trio task. What servers add to the protocol is taken where it is wide-spread (thinking as
+`reasoning_content` or `reasoning`); what one refuses (usage in the stream) is left out from then on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from engine.agent.calls import Call, Conversation, ModelFailed, Picture, Reply, Search, Thought, ToolSpec, Usage
+from engine.agent.models import telling
+from engine.agent.models.anthropic import CONNECT_SECONDS, SECONDS
+from engine.agent.models.places import OPENAI_URL, ModelsConfig, Place
+from engine.agent.models.trouble import expect_events, failed, from_below, trusted
+
+PROTOCOL = "openai"
+_THINKING = ("reasoning_content", "reasoning")
+_OPTIONAL = ("stream_options", "web_search_options")
+
+
+class OpenAIModel:
+    """One model of one place that speaks chat completions."""
+
+    def __init__(self, place: Place, model: str, config: ModelsConfig) -> None:
+        self.name = f"{place.id}:{model}"
+        self._place = place
+        self._model = model
+        self._config = config
+        self._price = config.price(self.name)
+        searches = config.web_search and place.url == OPENAI_URL and "search" in model
+        self._refused: set[str] = set() if searches else {"web_search_options"}
+
+    async def reply(
+        self, conversation: Conversation, tools: Sequence[ToolSpec]
+    ) -> AsyncIterator[Thought | Search | Reply]:
+        """Streams what it says; the finished reply comes last. Raises `ModelFailed`."""
+        sdk = await trio.to_thread.run_sync(importlib.import_module, "openai")
+        names = telling.wire_names(tools)
+        reading = Reading(names)
+        try:
+            async with sdk.AsyncOpenAI(
+                api_key=self._place.key or "none",
+                base_url=self._place.url,
+                max_retries=0,
+                timeout=sdk.Timeout(SECONDS, connect=CONNECT_SECONDS),
+                http_client=sdk.DefaultAsyncHttpxClient(verify=trusted()),
+            ) as client:
+                stream = await self._open(sdk, client, self._messages(conversation, names), names, tools)
+                async with stream:
+                    await expect_events(self._place, stream.response)
+                    async for chunk in stream:
+                        for said in reading.take(chunk.to_dict()):
+                            yield said
+        except ModelFailed:
+            raise
+        except Exception as error:
+            if not isinstance(error, sdk.OpenAIError | OSError | ValueError) and not from_below(error):
+                raise
+            if not reading.finished:
+                raise failed(sdk, self._place, self._model, error, self._usage(reading)) from error
+        if not reading.finished:
+            raise ModelFailed(
+                f"the connection to {self._place.title} was cut while it replied",
+                again=True,
+                usage=self._usage(reading),
+            )
+        yield reading.reply(self.name, self._usage(reading), self._config.reply_tokens)
+
+    def _usage(self, reading: Reading) -> Usage | None:
+        usage = reading.usage
+        if usage is None or self._price is None:
+            return usage
+        return replace(usage, cost=self._price.of(usage))
+
+    async def _open(
+        self, sdk: Any, client: Any, messages: list[dict[str, Any]], names: Mapping[str, str], tools: Sequence[ToolSpec]
+    ) -> Any:
+        """The stream of a reply; without what this place turns out to refuse."""
+        while True:
+            options: dict[str, Any] = {}
+            if tools:
+                options["tools"] = [
+                    {
+                        "type": "function",
+                        "function": {"name": wire, "description": tool.description, "parameters": tool.schema},
+                    }
+                    for wire, tool in zip(names, tools, strict=True)
+                ]
+            if "stream_options" not in self._refused:
+                options["stream_options"] = {"include_usage": True}
+            if "web_search_options" not in self._refused:
+                options["web_search_options"] = {}
+            if self._place.url == OPENAI_URL:  # other servers have limits of their own, and may refuse ours
+                options["max_completion_tokens"] = self._config.reply_tokens
+            try:
+                return await client.chat.completions.create(
+                    model=self._model, messages=messages, stream=True, **options
+                )
+            except (sdk.BadRequestError, sdk.UnprocessableEntityError) as error:
+                said = str(error).lower()
+                refused = next((name for name in _OPTIONAL if name in said and name not in self._refused), None)
+                if refused is None:
+                    raise
+                self._refused.add(refused)
+
+    def _messages(self, conversation: Conversation, names: Mapping[str, str]) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = [
+            {"role": "system", "content": telling.SYSTEM},
+            _user(telling.opening(conversation), conversation.pictures, conversation.blobs),
+        ]
+        for exchange in conversation.exchanges:
+            message = self._assistant(exchange.reply, names)
+            if message is not None:
+                messages.append(message)
+            pictures: list[Picture] = []
+            for call in exchange.reply["calls"]:
+                result = exchange.results.get(call["id"])
+                text, _ = telling.outcome(result)
+                messages.append({"role": "tool", "tool_call_id": _id(exchange.reply, call), "content": text})
+                pictures += result.pictures if result is not None else ()
+            said = [text for text in exchange.messages if text.strip()]
+            if exchange.reply["state"].get("stop") in ("length", "max_tokens") and not exchange.reply["calls"]:
+                said.append(telling.CUT)
+            if pictures:
+                shown = "Pictures that the calls above gave: " + ", ".join(picture.name for picture in pictures)
+                messages.append(_user(shown, pictures, conversation.blobs))
+            messages += [{"role": "user", "content": text} for text in said]
+        if messages[-1]["role"] == "assistant":
+            messages.append({"role": "user", "content": telling.GO_ON})
+        return messages
+
+    def _assistant(self, reply: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any] | None:
+        """A stored reply as a message; null when there was nothing in it."""
+        state = reply["state"]
+        own = {tool: wire for wire, tool in names.items()}
+        written = state.get("written") or {} if state.get("protocol") == PROTOCOL else {}
+        message: dict[str, Any] = {"role": "assistant", "content": telling.said(state) or None}
+        calls = [
+            {
+                "id": _id(reply, call),
+                "type": "function",
+                "function": {
+                    "name": own.get(call["tool"], next(iter(telling.wire_names([ToolSpec(call["tool"], "", {})])))),
+                    "arguments": json.dumps(
+                        call["arguments"] or ({"malformed": written[call["id"]]} if call["id"] in written else {})
+                    ),
+                },
+            }
+            for call in reply["calls"]
+        ]
+        if calls:
+            message["tool_calls"] = calls
+            if state.get("model") == self.name and state.get("thinking") and self._place.url != OPENAI_URL:
+                message[state["thinking_in"]] = state["thinking"]  # some servers want it back as long as tools are used
+        return message if calls or message["content"] else None
+
+
+def _id(reply: Mapping[str, Any], call: Mapping[str, Any]) -> str:
+    """The id of a call in this protocol: what the model gave it, or, of another protocol, its name in the notebook."""
+    return str(call["id"] if reply["state"].get("protocol") == PROTOCOL else call["call"])
+
+
+class Reading:
+    """One reply as its chunks come."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.usage: Usage | None = None
+        self._names = names
+        self._text = ""
+        self._thinking = ""
+        self._thinking_in = _THINKING[0]
+        self._refusal = ""
+        self._calls: dict[int, dict[str, str]] = {}
+        self._stop: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self._stop is not None
+
+    def take(self, chunk: Mapping[str, Any]) -> list[Thought | Search]:
+        """One chunk; what is to be shown of it."""
+        if usage := chunk.get("usage"):
+            details = usage.get("prompt_tokens_details") or {}
+            self.usage = Usage(
+                int(usage.get("prompt_tokens") or 0),
+                int(usage.get("completion_tokens") or 0),
+                int(details.get("cached_tokens") or 0),
+                int(details.get("cache_write_tokens") or 0),
+            )
+        shown: list[Thought | Search] = []
+        for choice in (chunk.get("choices") or [])[:1]:
+            shown += self._delta(choice.get("delta") or {})
+            self._stop = choice.get("finish_reason") or self._stop
+        return shown
+
+    def _delta(self, delta: Mapping[str, Any]) -> list[Thought | Search]:
+        shown: list[Thought | Search] = []
+        for name in _THINKING:
+            if isinstance(piece := delta.get(name), str) and piece:
+                self._thinking += piece
+                self._thinking_in = name
+                shown.append(Thought(piece, thinking=True))
+                break
+        if piece := delta.get("content"):
+            self._text += piece
+            shown.append(Thought(piece))
+        if piece := delta.get("refusal"):
+            self._refusal += piece
+        for call in delta.get("tool_calls") or ():
+            self._call(call)
+        sources = [
+            {"title": cited.get("title") or cited["url"], "url": cited["url"]}
+            for note in delta.get("annotations") or ()
+            if (cited := note.get("url_citation") or {}).get("url")
+        ]
+        return [*shown, Search("web search", sources)] if sources else shown
+
+    def _call(self, piece: Mapping[str, Any]) -> None:
+        """A piece of a call; servers that leave out its number send the whole call at once."""
+        index = piece.get("index")
+        at = len(self._calls) if index is None else int(index)
+        call = self._calls.setdefault(at, {"id": "", "name": "", "arguments": ""})
+        function = piece.get("function") or {}
+        call["id"] = piece.get("id") or call["id"]
+        call["name"] = function.get("name") or call["name"]
+        call["arguments"] += function.get("arguments") or ""
+
+    def reply(self, name: str, usage: Usage | None, limit: int) -> Reply:
+        """What the chunks made."""
+        calls: list[Call] = []
+        written: dict[str, str] = {}
+        for at, piece in sorted(self._calls.items()):
+            arguments, wrong = telling.arguments(piece["arguments"])
+            call_id = piece["id"] or f"call_{at + 1}"
+            if any(call.id == call_id for call in calls):
+                call_id = f"{call_id}_{at + 1}"
+            if wrong is not None:
+                written[call_id] = piece["arguments"][:2000]
+                if self._stop == "length":
+                    wrong = f"your reply was cut off at its limit of {limit} tokens; write less at once"
+            tool = self._names.get(piece["name"], piece["name"])
+            calls.append(Call(call_id, tool, arguments, why=telling.why(self._text), malformed=wrong))
+        state: dict[str, Any] = {"protocol": PROTOCOL, "model": name, "stop": self._stop, "text": self._text}
+        if self._thinking:
+            state |= {"thinking": self._thinking, "thinking_in": self._thinking_in}
+        if written:
+            state["written"] = written
+        error = None
+        if self._refusal:
+            error = f"the model refused to answer: {self._refusal[:400]}. Say it differently, or choose another model"
+        elif self._stop == "content_filter":
+            error = "the provider's content filter stopped the reply. Say it differently, or choose another model"
+        return Reply(calls, state, usage, self._stop == "length" and not calls, error=error)
+
+
+def _user(text: str, pictures: Sequence[Picture], blobs: Mapping[str, bytes]) -> dict[str, Any]:
+    """What the person's side says, with pictures where their bytes are at hand."""
+    parts: list[dict[str, Any]] = []
+    for picture in pictures:
+        encoded = telling.encoded(picture, blobs)
+        if encoded is None:
+            parts.append({"type": "text", "text": f"(the picture {picture.name} is not shown)"})
+        else:
+            parts.append({"type": "image_url", "image_url": {"url": f"data:{picture.mime};base64,{encoded}"}})
+    return {"role": "user", "content": [{"type": "text", "text": text}, *parts] if parts else text}
