@@ -265,10 +265,10 @@ class Conversation:
     context: str
     exchanges: Sequence[Exchange]
     messages: Sequence[str] = ()  # what people said before the first exchange
+    start_step: int | None = None  # a person said to go on at this step, and nothing was replied since
     summary: str | None = None  # what became of exchanges that are not shown any more
     pictures: Sequence[Picture] = ()  # with the request
     blobs: Mapping[str, bytes] = field(default_factory=dict)  # of pictures, by sha256; what is missing is only named
-    start_step: int | None = None  # a person said to go on at this step, and nothing was replied since
 
 
 class Model(Protocol):
