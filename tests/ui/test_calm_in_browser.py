@@ -5,10 +5,14 @@ Browsers excuse what moves within half a second of a press; the tests wait that 
 
 from __future__ import annotations
 
+import base64
+from typing import Any
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.ui.conftest import Site
+from tests.ui.test_display_in_browser import png, table
 from tests.ui.test_page_in_browser import opened
 
 SHIFTS = """window.shift = 0;
@@ -141,3 +145,109 @@ def test_who_reads_below_a_running_cell_stays_where_they_are(page: Page, site: S
     painted(page)
     assert stands(page, 8) == pytest.approx(at, abs=2)
     assert page.evaluate("shift") < 0.02
+
+
+FIGURE = {"image/png": base64.b64encode(png(640, 480)).decode(), "text/plain": "Figure"}
+SIZES = {"nightbook.sizes": {"image/png": [640, 480]}}
+TALL = "<div style='height:300px'>tall</div>"
+PLOT = {"data": [{"type": "scatter", "y": [1, 3, 2]}], "layout": {"height": 300}}
+FAILURE = "Traceback (most recent call last)\nCell 1, line 1\n----> 1 f(0)\n\nValueError: no such thing\n"
+# Displays that become high, at once or once they are loaded: what is written, the line that tells of it, what is there.
+SHOWN: dict[str, tuple[dict[str, Any], str, str]] = {
+    "image": ({"data": FIGURE, "metadata": SIZES}, "Image, 640 × 480", ".out img"),
+    "image of unknown size": ({"data": FIGURE}, "Image", ".out img"),
+    "html": ({"data": {"text/html": TALL}}, "HTML", ".out-frame iframe"),
+    "plot": ({"data": {"application/vnd.plotly.v1+json": PLOT}}, "Plot", ".out-frame[data-plotted]"),
+    "table": ({"data": table([[n, "a", 1] for n in range(20)], [20, 2])}, "Table, 20 × 2", ".out-table"),
+    "traceback": ({"text": FAILURE, "stream": "traceback"}, "ValueError: no such thing", ".out-trace-message"),
+}
+
+
+def shows(site: Site, notebook: str, fields: dict[str, Any]) -> None:
+    site.write((notebook, "output", {"cell_id": "c0", "run_id": "r0", **fields}))
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_a_display_of_a_run_of_somebody_else_moves_nothing_and_opens_with_a_press(
+    page: Page, site: Site, kind: str
+) -> None:
+    fields, words, there = SHOWN[kind]
+    notebook = site.notebook(*[("python", f"f({n})\n\n") for n in range(9)])
+    page.add_init_script(SHIFTS)
+    opened(page, site, notebook)
+    unexcused(page)
+    below = stands(page, 1)
+    site.start(notebook)
+    shows(site, notebook, fields)
+    first = page.get_by_test_id("cell").first
+    expect(first.locator(".newest")).to_have_text(words)
+    ended(site, notebook)
+    expect(first).to_have_attribute("data-state", "done")
+    painted(page)
+    assert page.evaluate("shift") < 0.02
+    assert stands(page, 1) == pytest.approx(below, abs=22)
+    first.get_by_role("button", name="Show the output").click()
+    expect(first.locator(there)).to_be_visible(timeout=30_000)
+    page.wait_for_function("document.querySelector('.out').offsetHeight > 80 && !document.querySelector('.newest')")
+
+
+def test_a_figure_run_again_has_the_room_of_the_last(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "f()"), *[("python", f"x = {n}") for n in range(6)])
+    site.start(notebook)
+    shows(site, notebook, SHOWN["image"][0])
+    ended(site, notebook)
+    page.add_init_script(SHIFTS)
+    opened(page, site, notebook)
+    page.wait_for_function("document.querySelector('.out').offsetHeight > 400")
+    unexcused(page)
+    below = stands(page, 1)
+    site.start(notebook, run_id="r1")
+    expect(page.locator(".out img")).to_have_count(0)
+    shows(site, notebook, {**SHOWN["image"][0], "run_id": "r1"})
+    expect(page.locator(".out img")).to_have_js_property("naturalWidth", 640)
+    ended(site, notebook, run="r1")
+    painted(page)
+    assert page.locator(".out").first.evaluate("node => node.scrollHeight - node.clientHeight") < 2
+    assert stands(page, 1) == pytest.approx(below, abs=2)
+    assert page.evaluate("shift") < 0.02
+
+
+def test_the_source_tells_how_much_room_a_first_run_will_need(page: Page, site: Site) -> None:
+    opened(page, site, site.notebook(("python", "")))
+    sources = ["plt.plot([1])", "df.plot()", "px.line(df)", "df.head()", "print(1)", "f(x)", "x = plot", "import plt"]
+    found = page.evaluate(
+        "async (all) => { const { expected } = await import('nightbook/room.js'); "
+        "return all.map((one) => expected('python', one, false)); }",
+        sources,
+    )
+    assert found == [501, 501, 441, 230, 141, 141, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["image", "html"])
+def test_a_display_that_changes_in_its_place_keeps_its_height(page: Page, site: Site, kind: str) -> None:
+    notebook = site.notebook(("python", "f()"), *[("python", f"x = {n}") for n in range(6)])
+    site.start(notebook)
+    shows(site, notebook, {**SHOWN[kind][0], "display": "d"})
+    page.add_init_script(SHIFTS)
+    opened(page, site, notebook)
+    page.wait_for_function("document.querySelector('.out').offsetHeight > 300")
+    unexcused(page)
+    below = stands(page, 1)
+    for number in range(5):
+        value = {"text/html": TALL.replace("tall", str(number))} if kind == "html" else FIGURE
+        shows(site, notebook, {**SHOWN[kind][0], "data": value, "display": "d", "update": True})
+    shows(site, notebook, {"text": "all\n", "stream": "stdout"})
+    expect(page.get_by_test_id("cell-output").first).to_contain_text("all")
+    painted(page)
+    assert page.locator(".out-display > *").count() == 1
+    assert stands(page, 1) == pytest.approx(below, abs=30)  # a line of text was added
+    assert page.evaluate("shift") < 0.02
+
+
+def test_a_page_opened_while_a_cell_runs_shows_what_it_printed(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "f()"), *[("python", f"x = {n}") for n in range(6)])
+    site.start(notebook)
+    site.prints(notebook, *LINES[:3])
+    opened(page, site, notebook)
+    expect(page.locator(".newest")).to_have_count(0)
+    assert page.locator(".out").first.evaluate("node => node.offsetHeight") > 150

@@ -31,9 +31,10 @@ def png(width: int, height: int, rows: int | None = None) -> bytes:
 
 @pytest.fixture
 def notebook(page: Page, site: Site) -> str:
-    """An open notebook whose cell runs."""
+    """An open notebook whose cell runs and has printed, so that there is room to look at what follows."""
     made = site.notebook(("python", "x"), ("python", "boom()"))
     site.start(made)
+    site.prints(made, "printed before\n" * 20)
     opened(page, site, made)
     return made
 
@@ -229,7 +230,10 @@ def test_a_plot_is_drawn_in_its_own_frame_and_a_broken_one_says_so(page: Page, s
         expect(page.locator(".out-display").nth(number + 1)).to_contain_text("Figure({})")
 
 
-def test_2_000_displays_are_a_bounded_number_on_the_page(page: Page, site: Site, notebook: str) -> None:
+def test_2_000_displays_are_a_bounded_number_on_the_page(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"), ("python", "y"))
+    site.start(notebook)
+    opened(page, site, notebook)
     value = base64.b64encode(png(60, 40)).decode()
     sizes = {"nightbook.sizes": {"image/png": [60, 40]}}
     for _ in range(4):

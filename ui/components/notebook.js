@@ -358,6 +358,7 @@ export default {
       const { id, source, version, story, ...fields } = view;
       let cell = this.cells.get(id);
       if (cell) {
+        if (!cell.output.empty) cell.view?.space.begin(); // its room stays
         cell.output.clear();
         cell.source.replaced(source, version);
       } else {
@@ -525,11 +526,12 @@ export default {
       if (whole && this.staged) Object.assign(this, this.staged);
       if (whole) this.arriving = this.stale = this.staged = null;
       if (whole) load().catch(() => {}); // for the first cell that is taken in hand
-      const reading = this.pinned && this.seq !== null;
+      const opening = this.seq === null;
+      const reading = this.pinned && !opening;
       await nextTick();
       if (whole) this.arrive();
       for (const cell of this.touched) {
-        cell.view?.drawn(reading);
+        cell.view?.drawn(reading, opening);
         cell.tail?.();
       }
       if (reading && this.touched.size) window.scrollTo(0, document.documentElement.scrollHeight);

@@ -5,7 +5,7 @@ import { CellEditor } from "./editor.js";
 import { drag } from "./drag.js";
 import { markdown } from "./markdown.js";
 import { forget, whenNear } from "./near.js";
-import { expected, FEW, LINES, Room } from "./room.js";
+import { expected, Room } from "./room.js";
 import NbTurn from "./turn.js";
 import { duration, inLine, size, took } from "./words.js";
 
@@ -175,7 +175,11 @@ export default {
   mounted() {
     if (this.cell.kind !== "agent") this.$refs.out.append(this.cell.output.root);
     this.editor = new CellEditor(this.$refs.editor, this.host());
-    this.space = new Room(this.$refs.out, this.$el, { active: () => this.active || this.cell.asked, held: (...args) => this.held(...args) });
+    this.space = new Room(this.$refs.out, this.cell.output.root, this.$el, {
+      active: () => this.active || this.cell.asked,
+      held: (...args) => this.held(...args),
+      grew: () => this.grew(),
+    });
     this.cell.view = this;
     const how = this.page.takeFocus(this.cell.id); // and its text, where that was typed before it came
     this.draw();
@@ -282,18 +286,22 @@ export default {
       const at = document.activeElement;
       if (at === document.body || this.$el.contains(at)) this.$refs.input?.focus({ preventScroll: true });
     },
-    // After output was drawn: keep to the tail for who is there.
-    drawn(tail = false) {
+    // After output was drawn: keep to the tail for who is there. `tail`: of the page; `opening`: the page is just opened.
+    drawn(tail = false, opening = false) {
       const { out } = this.$refs;
       if (!out) return;
-      this.space.before(this.cell.output.root.childElementCount > 0);
       this.cell.output.draw();
-      if (this.prints) this.space.drawn(tail || !this.cell.output.plain); // a figure or an error is not told by one line
+      if (this.prints) this.space.drawn(tail, opening);
       if (this.follow && !this.tall && out.scrollHeight > out.clientHeight) {
         out.scrollTop = out.scrollHeight;
         this.cell.output.draw(); // what is near the tail now
         out.scrollTop = out.scrollHeight;
       }
+      this.measure();
+    },
+    grew() {
+      const { out } = this.$refs;
+      if (this.active && this.follow && !this.tall) out.scrollTop = out.scrollHeight;
       this.measure();
     },
     toTail() {
@@ -306,7 +314,7 @@ export default {
     },
     // A run was asked for by whoever looks at this page; of many, when others are run with it.
     expect(many = false) {
-      this.space.reserve(expected(this.cell.kind, this.cell.source.local) ? (many ? FEW : LINES) : 0);
+      this.space.reserve(expected(this.cell.kind, this.cell.source.local, many));
     },
     // How high the output stands while it comes: nothing of it can be read when that is next to nothing.
     held(height, natural) {
@@ -317,7 +325,7 @@ export default {
     unfold() {
       if (this.tall) this.tall = false;
       else if (this.space.height === null) this.tall = true;
-      else this.space.show();
+      else this.space.unfold();
       this.$nextTick(() => this.drawn());
     },
     scrolled() {

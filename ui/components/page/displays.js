@@ -35,7 +35,7 @@ export class Display {
     const turn = this.turn;
     this.plain = typeof item.plain === "string" ? item.plain : "";
     this.root.dataset.mime = item.mime ?? "";
-    const put = (node) => turn === this.turn && this.root.replaceChildren(node);
+    const put = (node) => turn === this.turn && replace(this.root, node, () => turn === this.turn);
     try {
       const drawn = draw(item, put);
       if (drawn) put(drawn);
@@ -47,6 +47,27 @@ export class Display {
   text() {
     return `${this.root.textContent}\n`;
   }
+
+  // What it is, in a line.
+  newest() {
+    const { mime = "", value, size: sides } = this.item;
+    if (mime.startsWith("image/")) return sides ? `Image, ${sides[0]} × ${sides[1]}` : "Image";
+    if (mime === "application/vnd.nightbook.table+json" && Array.isArray(value?.shape)) return `Table, ${value.shape.join(" × ")}`;
+    if (mime === "text/plain" && typeof value === "string") return value.trim().split("\n", 1)[0];
+    const name = NAMES[mime] ?? "";
+    return name && name[0].toUpperCase() + name.slice(1);
+  }
+}
+
+// What takes the place of a value that was shown before comes without a blank between: a frame begins as high as the last
+// one was, and an image waits until it can be painted.
+function replace(root, node, current) {
+  const before = root.firstElementChild;
+  if (before?.matches(".out-frame") && node.matches(".out-frame")) node.style.height = before.style.height;
+  if (!before?.matches("img") || !node.matches("img")) return root.replaceChildren(node);
+  node.loading = "eager";
+  const put = (what) => current() && root.replaceChildren(what);
+  node.decode().then(() => put(node), () => put(broken(node.dataset.mime)));
 }
 
 function draw(item, put) {
@@ -148,10 +169,25 @@ function image(item) {
   img.loading = "lazy";
   img.decoding = "async";
   if (width && height) Object.assign(img, { width, height });
+  else arriving(img);
   if (mime === "image/svg+xml") img.className = "svg";
-  img.addEventListener("error", () => img.replaceWith(note(`This image (${mime}) is broken or was not found.`)), { once: true });
+  img.dataset.mime = mime;
+  img.addEventListener("error", () => img.replaceWith(broken(mime)), { once: true });
   img.src = address;
   return img;
+}
+
+// An image of unknown size takes its room once it is there, and says so in that moment (`room.js`).
+function arriving(img) {
+  Object.assign(img, { loading: "eager", hidden: true });
+  img.addEventListener("load", () => {
+    img.hidden = false;
+    img.dispatchEvent(new Event("grew", { bubbles: true }));
+  }, { once: true });
+}
+
+function broken(mime) {
+  return note(`This image (${mime}) is broken or was not found.`);
 }
 
 function source(mime, value) {

@@ -63,16 +63,20 @@ function frame(source, { title, height, heard, ready }) {
     Object.assign(node, { title, srcdoc: source(), referrerPolicy: "no-referrer" });
     node.setAttribute("sandbox", "allow-scripts allow-popups allow-popups-to-escape-sandbox");
     let changes = 0;
+    let loaded = false; // until then what it tells may be of the half of it
     made.add(holder);
     holder.replaceChildren(node);
     listeners.set(node.contentWindow, (said) => {
       if (Number.isFinite(said.height) && changes < CHANGES) {
         changes += 1;
-        holder.style.height = `${Math.min(TALLEST, Math.max(20, said.height))}px`;
+        holder.style.height = `${Math.min(TALLEST, Math.max(loaded ? 20 : holder.offsetHeight, said.height))}px`;
       }
       heard?.(said, node, holder);
     });
-    node.addEventListener("load", () => ready?.(node), { once: true });
+    node.addEventListener("load", () => {
+      loaded = true;
+      ready?.(node);
+    }, { once: true });
   };
   near.observe(holder);
   return holder;
@@ -115,6 +119,7 @@ addEventListener("message", async ({ data }) => {
     const wide = typeof layout.width === "number" ? layout.width : null;
     await window.Plotly.newPlot("plot", { data: traces, layout: { height: 420, ...layout, ...colours, autosize: !wide },
       config: { displaylogo: false, plotlyServerURL: "", ...config, responsive: !wide }, frames });
+    document.querySelector("#plot").style.minHeight = "";
     if (!document.querySelector("#plot .main-svg")) throw new Error("plotly.js drew nothing");
     parent.postMessage({ plotted: true }, "*");
   } catch (problem) { failed(problem); }
@@ -128,9 +133,10 @@ export function plotted(figure, failed) {
   if (traces >= 0) return failed(`trace ${traces + 1} of its specification is no object`);
   if (figure.layout !== undefined && (typeof figure.layout !== "object" || Array.isArray(figure.layout))) return failed("its layout is no object");
   const wanted = figure.layout?.height;
-  return frame(() => page('<div id="plot"></div>', PLOTTER), {
+  const height = Number.isFinite(wanted) ? Math.min(2000, Math.max(100, wanted)) : 420;
+  return frame(() => page(`<div id="plot" style="min-height: ${height}px"></div>`, PLOTTER), {
     title: "Plot",
-    height: Number.isFinite(wanted) ? Math.min(2000, Math.max(100, wanted)) : 420,
+    height,
     ready: (node) =>
       plotly().then(
         (library) => node.contentWindow?.postMessage({ library, figure, dark: dark() }, "*"),

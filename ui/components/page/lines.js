@@ -180,6 +180,12 @@ export class Lines {
     return this.blocks.map((block) => block.text()).join("") + this.tail.text();
   }
 
+  // Its last line.
+  newest() {
+    const text = this.tail.length ? this.tail.text() : (this.blocks.at(-1)?.text() ?? "");
+    return text.trimEnd().split("\n").at(-1).trim();
+  }
+
   // Brings what lies between `from` and `upto` (pixels below the top of this stretch) into the DOM.
   draw(from, upto, metrics) {
     let at = 0;

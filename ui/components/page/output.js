@@ -72,17 +72,9 @@ export class Output {
     for (const part of this.displays.get(item.display) ?? []) part.replace(item);
   }
 
-  // Whether there is text alone: no display, no traceback.
-  get plain() {
-    return !this.shown && !this.parts.some((part) => part instanceof Traceback);
-  }
-
-  // The newest line, for where there is no room for more.
+  // The newest of it in one line, for where there is no room for more.
   newest() {
-    const { last } = this;
-    if (!(last instanceof Lines)) return "New output";
-    const text = last.tail.length ? last.tail.text() : (last.blocks.at(-1)?.text() ?? "");
-    return text.trimEnd().split("\n").at(-1).trim().slice(0, 200) || "New output";
+    return (this.last?.newest?.() || "New output").slice(0, 200);
   }
 
   // All the text that is kept, as a terminal would leave it.

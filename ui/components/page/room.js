@@ -2,18 +2,28 @@
 //
 // Output grows freely where that moves nothing in sight: outside the window, at the page's tail, in a tab nobody looks at,
 // and in the moment after the person's own press. Who presses run gets room in that moment: as much as the output had, or
-// a few lines where the source says that it prints. Otherwise the output keeps its height and follows its own tail, with its
-// newest line in the foot while nothing of it can be seen; it opens at the next occasion, or when the person asks.
+// what the source lets expect, a few lines or a figure. Otherwise the output keeps its height and follows its own tail, with
+// its newest line in the foot while nothing of it can be seen; it opens at the next occasion, or when the person asks.
+//
+// The same holds for what becomes higher by itself: a frame that tells its height, an image that comes, a plot. What stands
+// there when the page is opened takes the height it has.
 
 const OWN = 400; // milliseconds after a press in which movement is what the person asked for
 const QUICK = 250; // milliseconds after which a run is worth making room for
 const BUDGET = 0.012; // what growing may move in sight during one run, as browsers score layout shift
 const LEAST = 40; // pixels under which nothing of an output can be read
-export const LINES = 6; // for the one cell that is run
-export const FEW = 3; // for each of many
+const LINES = 6; // for the one cell that is run
+const FEW = 3; // for each of many
+const FIGURE = 501; // pixels of a figure as matplotlib draws it, and the box around it
+const PLOT = 441; // of a plotly figure
+const ROWS = 230; // of the first rows of a table
 
 let acted = -Infinity; // when the person last pressed something
 const holding = new Set(); // rooms that wait for an occasion
+const rooms = new WeakMap(); // content -> its room
+const contents = new ResizeObserver((entries) => {
+  for (const { target } of entries) rooms.get(target)?.resized();
+});
 
 function occasion() {
   requestAnimationFrame(() => holding.forEach((room) => room.settle()));
@@ -31,51 +41,65 @@ function pressed() {
   if (holding.size) occasion();
 }
 
-// Whether a cell that never printed can be expected to: shell commands do, and Python that prints or ends in an expression.
-export function expected(kind, source) {
-  if (kind !== "python") return kind === "shell";
-  if (/\b(print|display|tqdm|trange|input)\b/.test(source)) return true;
+// How many pixels a cell that never showed anything can be expected to need; of `many` that are run, or the one.
+export function expected(kind, source, many) {
+  const lines = (many ? FEW : LINES) * 20 + 21;
+  if (kind !== "python") return kind === "shell" ? lines : 0;
+  if (/\bpx\.\w|\bgo\.Figure\b/.test(source)) return PLOT;
+  if (/\bplt\.\w|\bsns\.\w|\bsubplots\(|\.(plot|hist|imshow|boxplot)\(/.test(source)) return FIGURE;
   const last = source.trimEnd().split("\n").at(-1);
-  return last !== "" && !/^\s*(#|import |from |def |class |del |assert |pass\b|[\w., [\]'"]+\s*([-+*/%&|^@]|\*\*|\/\/)?=(?!=))/.test(last);
+  if (/^[\w.[\]'"]+\.(head|tail|sample|describe)\(.*\)$/.test(last)) return ROWS;
+  if (/\b(print|display|tqdm|trange|input)\b/.test(source)) return lines;
+  const silent = /^\s*(#|import |from |def |class |del |assert |pass\b|[\w., [\]'"]+\s*([-+*/%&|^@]|\*\*|\/\/)?=(?!=))/;
+  return last !== "" && !silent.test(last) ? lines : 0;
 }
 
 export class Room {
-  // `out`: the box of the output, `cell`: its cell's element, `host.active()`: whether it runs, `host.held(height, natural)` is
-  // told the pixels it is held at (null: it is as high as its content) and those it would have.
-  constructor(out, cell, host) {
-    Object.assign(this, { out, cell, host });
+  // `out`: the box of the output, `content`: what lies in it, `cell`: its cell's element, `host.active()`: whether it runs,
+  // `host.held(height, natural)` is told the pixels it is held at (null: it is as high as its content) and those it would
+  // have, `host.grew()` that the content became higher or lower by itself.
+  constructor(out, content, cell, host) {
+    Object.assign(this, { out, content, cell, host });
     this.height = null; // pixels that the box is held at
     this.spent = 0; // of the budget, in this run
+    this.stood = 0; // pixels it was high when it was last looked at
+    this.width = innerWidth; // of the window, then
+    this.came = false; // whether something came while the page stood
+    this.asked = false; // whether the person asked to see the whole of it
+    rooms.set(content, this);
+    contents.observe(content);
+    content.addEventListener("grew", () => this.resized()); // told before the browser sees it
   }
 
-  // The person asked for a run: `lines` of room, unless the output has its height from before.
-  reserve(lines) {
+  // The person asked for a run: so many pixels of room, unless the output has its height from before.
+  reserve(pixels) {
     this.spent = 0;
     setTimeout(() => {
       if (!this.host.active() || performance.now() - acted > OWN) return;
-      this.#hold(Math.max(this.out.offsetHeight, lines ? lines * 20 + 21 : 0));
+      this.#hold(Math.max(this.out.offsetHeight, pixels));
     }, QUICK);
   }
 
   // A run begins, what was printed before goes: its room stays.
   begin() {
     this.spent = 0;
+    this.asked = false;
     if (this.height === null && this.out.offsetHeight) this.#hold(this.out.offsetHeight);
   }
 
-  // Before and after output is drawn. `free`: it may grow, for the reader is at the page's tail, or it is more than text.
-  before(shown) {
-    this.was = this.height ?? (shown ? this.out.offsetHeight : 0);
+  // Output was drawn. `free`: it may grow, for the reader is at the page's tail; `opening`: it came with the page.
+  drawn(free, opening) {
+    this.came ||= !opening;
+    this.#take(free || opening);
+    if (!this.host.active()) this.settle();
   }
 
-  drawn(free) {
-    const natural = this.#natural();
-    if (free) this.#release();
-    else if (natural > this.was + 1) {
-      if (this.#free(natural - this.was)) this.#release();
-      else this.#hold(this.was);
-    }
-    this.host.held(this.height, natural);
+  // Its content was given another size, by the window (then it has it) or by itself.
+  resized() {
+    const own = this.width === innerWidth && this.out.contains(this.content);
+    this.width = innerWidth;
+    this.#take(!own || !this.came || this.asked);
+    if (own) this.host.grew();
   }
 
   // An occasion, or the end of the run: the room becomes as high as its content, if that moves nothing in sight.
@@ -90,16 +114,25 @@ export class Room {
   // The person sees the whole of it.
   show() {
     this.#release();
-    this.host.held(null, this.out.offsetHeight);
+    this.stood = this.out.offsetHeight;
+    this.host.held(null, this.stood);
+  }
+
+  // Because they asked for that.
+  unfold() {
+    this.asked = true;
+    this.show();
   }
 
   close() {
     holding.delete(this);
+    contents.unobserve(this.content);
   }
 
   #hold(height) {
     if (!height && !this.host.active()) return;
-    this.height = height;
+    this.height = this.stood = height;
+    this.came = true;
     this.out.style.height = `${height}px`;
     this.out.classList.toggle("closed", height < LEAST);
     holding.add(this);
@@ -117,6 +150,17 @@ export class Room {
     this.out.style.height = "";
     this.out.classList.remove("closed");
     if (below && top > 0 && top < innerHeight) window.scrollBy({ top: at.getBoundingClientRect().top - top, behavior: "instant" });
+  }
+
+  // The content has another height than it had: the box takes that, or keeps what it stood at.
+  #take(free) {
+    const natural = this.#natural();
+    const by = Math.abs(natural - this.stood);
+    if (free) this.#release();
+    else if (this.height === null) by > 1 && !this.#free(by) && this.#hold(this.stood);
+    else if (natural > this.height + 1 && this.#free(natural - this.height)) this.#release();
+    this.stood = this.height ?? natural;
+    this.host.held(this.height, natural);
   }
 
   // The height that the content would have.

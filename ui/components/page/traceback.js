@@ -34,6 +34,11 @@ export class Traceback {
     return this.#rows().map((row) => row.map((run) => run[0]).join("")).join("\n");
   }
 
+  // What went wrong, in a line.
+  newest() {
+    return this.root.querySelector(".out-trace-message")?.textContent.split("\n")[0] ?? "";
+  }
+
   #rows() {
     const rows = [[]];
     for (const [text, style] of [...this.runs, ...this.terminal.open()]) {
