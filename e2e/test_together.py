@@ -66,6 +66,10 @@ def test_each_sees_where_the_other_is(api: Api, visit: Visit) -> None:
     place(here.source(notebook.cells[0]), 0)
     expect(there.cell(notebook.cells[0]).locator(".peer")).to_have_count(1)
     expect(marked.locator(".peer")).to_have_count(0)
+    here.page.get_by_test_id("notebook-title").click()  # no cell is in hand any more
+    expect(there.page.locator(".peer")).to_have_count(0)
+    place(here.source(notebook.cells[0]), 0)
+    expect(there.page.locator(".peer")).to_have_count(1)
     here.close()
     expect(there.page.locator(".peer")).to_have_count(0, timeout=60_000)
 

@@ -129,9 +129,11 @@ class Subscription:
         found = self._feed.whereabouts.at(self._channel.notebook.id)
         return [caret for caret in found if caret.page != self.page]
 
-    def place(self, cell_id: str, at: int | None) -> None:
-        """This viewer types in a cell, at a code point of its source; null: the cell as a whole is chosen."""
-        if self in self._channel.viewers:
+    def place(self, cell_id: str | None, at: int | None) -> None:
+        """This viewer types in a cell, at a code point of its source; null: the cell as a whole is chosen, or none."""
+        if cell_id is None:
+            self._feed.whereabouts.leave(self.page)
+        elif self in self._channel.viewers:
             self._feed.whereabouts.place(Caret(self.page, self._channel.notebook.id, self.member, cell_id, at))
 
     @property

@@ -26,7 +26,7 @@ class Entry:
 
     `seq` and `until` are its first and last frame, `at` the time of the last. `what` is one of: made, renamed,
     archived, unarchived, run_all, run, edited, deleted, asked, ask, verdict, delivered, file, comment, sandbox,
-    restarted. `status` says how it stands (a run: running, started, done, error, cancelled; asked and ask: open,
+    restarted. `status` says how it stands (a run: running, done, error, cancelled; asked and ask: open,
     answered; a verdict: approve, deny; the sandbox: awake, asleep, lost, gone). `count` is how many the entry stands
     for, `key` what it is told apart by (a run, a batch, an ask).
     """
@@ -103,17 +103,10 @@ def _run(history: History, frame: Frame) -> History:
             if history and history[-1].what == "run" and history[-1].key == run:  # nothing happened meanwhile
                 ended = replace(ended, seq=history[-1].seq)
                 history = history[:-1]
-            else:
-                history = _set_ended(history, run)
+            else:  # the end tells of the run, as the newest line; that it started is no news any more
+                history = tuple(entry for entry in history if not (entry.what == "run" and entry.key == run))
             return _add(history, ended)
     return history
-
-
-def _set_ended(history: History, run: str | None) -> History:
-    """The entry that says `run` started stays where it is, but no longer says that it runs."""
-    return tuple(
-        replace(entry, status="started") if entry.what == "run" and entry.key == run else entry for entry in history
-    )
 
 
 def _input(history: History, frame: Frame) -> History:

@@ -1,6 +1,7 @@
 """Where people type: what the pages of this web process say goes into rows, what others say comes out of them.
 
-A few times a second at most; a place holds for 15 s and is told again every five. Lives in the feed's loop.
+A few times a second at most. A page says its place again every five seconds; one that has not for ten is forgotten, so
+that nobody stays in a cell who lost their network or closed the lid. A row holds for 15 s. Lives in the feed's loop.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 
 PACE_SECONDS = 0.3
 AGAIN_SECONDS = 5.0
+SILENT_SECONDS = 10.0
 
 
 class Whereabouts:
@@ -32,6 +35,7 @@ class Whereabouts:
         self._watched = watched
         self._moved = moved
         self._own: dict[str, Caret] = {}
+        self._heard: dict[str, float] = {}  # page -> when it said so last
         self._unsaid: set[str] = set()
         self._gone: set[str] = set()
         self._stale: set[str] = set()
@@ -43,7 +47,8 @@ class Whereabouts:
         return self._known.get(notebook_id, [])
 
     def place(self, caret: Caret) -> None:
-        """A page of this process is there now."""
+        """A page of this process is there now, or still."""
+        self._heard[caret.page] = time.monotonic()
         if self._own.get(caret.page) != caret:
             self._own[caret.page] = caret
             self._unsaid.add(caret.page)
@@ -52,6 +57,7 @@ class Whereabouts:
 
     def leave(self, page: str) -> None:
         """The page is gone, or nowhere in the text."""
+        self._heard.pop(page, None)
         if self._own.pop(page, None) is not None:
             self._unsaid.discard(page)
             self._gone.add(page)
@@ -74,6 +80,9 @@ class Whereabouts:
             now = asyncio.get_running_loop().time()
             if now - again >= AGAIN_SECONDS:
                 again = now
+                silent = time.monotonic() - SILENT_SECONDS
+                for page in [page for page, at in self._heard.items() if at < silent]:
+                    self.leave(page)
                 self._unsaid |= set(self._own)
                 self._stale |= set(self._known) & set(self._watched())
             try:

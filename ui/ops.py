@@ -30,7 +30,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.frames import TEXT_LIMIT, Frame
-from engine.history import History
+from engine.history import KEPT, History
 from engine.images import SIZES
 from engine.notebook import Cell, Notebook
 from engine.story import Item, Story
@@ -129,7 +129,9 @@ def between(old: Notebook, new: Notebook, frame: Frame, now: datetime | None = N
 
 def _history(old: History, new: History) -> Op:
     """What of the timeline is new: mostly its last entry. What fell off its beginning, the page forgets by itself."""
-    gone = 0 if not new else next((at for at, entry in enumerate(old) if entry.seq >= new[0].seq), len(old))
+    gone = 0
+    if len(new) == KEPT:
+        gone = next((at for at, entry in enumerate(old) if entry.seq >= new[0].seq), len(old))
     same = 0
     for one, other in zip(old[gone:], new, strict=False):
         if one != other:

@@ -163,9 +163,9 @@ class Viewer:
             log.exception("what happened in notebook %s while %s was away cannot be read", self._id, self._member)
         self._apply_look()
 
-    def place(self, cell_id: str, at: int | None) -> None:
-        """The person types in a cell, at a code point of its source; null: the cell as a whole is chosen."""
-        self._place = (cell_id, at)
+    def place(self, cell_id: str | None, at: int | None) -> None:
+        """The person types in a cell, at a code point of its source; null: the cell as a whole is chosen, or none."""
+        self._place = None if cell_id is None else (cell_id, at)
         if self._subscription is not None:
             self._subscription.place(cell_id, at)
 

@@ -18,6 +18,7 @@ Status = Literal["done", "error", "denied", "unknown", "cancelled"]
 
 
 NOT_RUN = ", so it was not run"  # between what became of a denied call and the advice that only a model needs
+KERNEL_GONE = "The Python kernel of before is gone, and with it the variables that cells and calls had made."
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import trio
 
 from engine import decide
 from engine.agent.calls import (
+    KERNEL_GONE,
     Call,
     Conversation,
     Exchange,
@@ -61,7 +62,6 @@ MALFORMED = 3  # rounds in a row whose calls were no calls, or whose reply was c
 PICTURES = 20  # that a model is shown in one round
 THOUGHT_SECONDS = 0.15  # pieces that come within this become one frame
 THOUGHT_CHARACTERS = 16_000  # in one frame
-KERNEL_GONE = "The Python kernel of before is gone, and with it the variables that cells and calls had made."
 FAULT = "the turn failed inside Nightbook; see its log"
 T = TypeVar("T")
 

@@ -40,9 +40,11 @@ def test_a_run_is_one_line_from_its_start_to_its_end() -> None:
     assert (entry.what, entry.status, entry.ms, entry.seq, entry.until) == ("run", "done", 1000, 2, 3)
 
 
-def test_an_end_that_came_after_something_else_is_a_line_of_its_own() -> None:
+def test_a_run_stands_where_it_ended_and_its_start_is_told_no_more() -> None:
     drafts = [run("a", "started"), edit("maya"), run("a", "ended", status="done")]
-    assert shown(*drafts) == [("run", "started", 1), ("edited", None, 1), ("run", "done", 1)]
+    assert shown(*drafts[:2]) == [("run", "running", 1), ("edited", None, 1)]
+    assert shown(*drafts) == [("edited", None, 1), ("run", "done", 1)]
+    assert shown(*drafts, *ran("b")) == [("edited", None, 1), ("run", "done", 2)]
 
 
 def test_runs_that_end_well_are_told_together_and_a_failure_never_is() -> None:

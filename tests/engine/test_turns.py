@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from engine.agent.calls import Reply, Thought
-from engine.agent.turn import KERNEL_GONE
+from engine.agent.calls import KERNEL_GONE, Reply, Thought
 from engine.broker import BrokerConfig
 from engine.notebook import Notebook
 from engine.store import asking, asks

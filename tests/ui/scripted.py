@@ -59,7 +59,7 @@ class ScriptedSubscription:
     def look(self, looking: bool) -> None:
         pass
 
-    def place(self, cell_id: str, at: int | None) -> None:
+    def place(self, cell_id: str | None, at: int | None) -> None:
         self._feed.places.append((self._id, cell_id, at))
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class ScriptedFeed:
         self.failing = 0  # how many of the next attaches fail
         self.asked: list[int] = []
         self.inbox: list[str] = []  # who looks at the inbox
-        self.places: list[tuple[str, str, int | None]] = []  # where people said they type
+        self.places: list[tuple[str, str | None, int | None]] = []  # where people said they type
         self.people: list[str] = []
         self.web_id = "web-1"
         self.away: Left | None = None  # what everybody is told who comes back

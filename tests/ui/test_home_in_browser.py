@@ -9,7 +9,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from engine.agent.models.runbook import parse
+from engine.agent.tools import TOOLS
 from engine.ids import new_id
+from engine.rules import POLICIES
 from tests.ui.conftest import ROOT, Site
 from tests.ui.test_page_in_browser import eventually
 
@@ -46,10 +49,13 @@ def test_an_empty_list_offers_the_tour_which_is_a_real_notebook(page: Page, site
     page.wait_for_url("**/n/none")
     cells = made[0]["cells"]
     assert isinstance(cells, list)
-    assert {cell["kind"] for cell in cells} == {"markdown", "python"}
+    assert {cell["kind"] for cell in cells} == {"markdown", "python", "agent"}
     sources = "\n".join(cell["source"] for cell in cells)
-    for lesson in ("range(1, 61)", "close this tab", "input(", "while True", "Come back"):
+    for lesson in ("range(1, 61)", "close this tab", "input(", "while True", "Come back", "Silence means no"):
         assert lesson in sources
+    (book,) = [parse(cell["source"]) for cell in cells if cell["kind"] == "agent"]
+    asking = [step.tool for step in book.steps if TOOLS[step.tool].risk not in POLICIES["ask"]]
+    assert (len(book.steps), asking) == (3, ["write_file"])  # one step that waits for a yes
 
 
 def test_search_finds_titles_as_one_types_and_sort_orders_them(page: Page, site: Site) -> None:

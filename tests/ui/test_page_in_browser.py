@@ -198,8 +198,10 @@ def test_the_input_line_keeps_text_and_focus_while_output_streams(page: Page, si
     sent = eventually(page, lambda: site.commands("input"))[-1]
     assert (sent["run_id"], sent["input"], sent["text"]) == ("r0", "i1", "Ada")
     expect(field).to_have_count(0)
+    expect(page.get_by_test_id("cell")).to_be_focused()
     site.write((notebook, "input", {**ask, "input": "i2", "prompt": "Password: ", "password": True}))
     expect(field).to_have_attribute("type", "password")
+    expect(field).to_be_focused()
 
 
 def test_a_password_waits_nowhere_but_in_the_page(page: Page, site: Site) -> None:

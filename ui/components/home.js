@@ -70,7 +70,7 @@ export default {
     <div v-else-if="loaded" class="empty">
       <template v-if="archived"><h2>Nothing archived</h2><p>Notebooks you put out of sight wait here. Nothing in them is lost.</p></template>
       <template v-else><h2>Work that keeps going when you leave</h2>
-        <p>Start something, close the tab, come back: the page shows what you missed.<br>The tour is a real notebook that lets you try it in two minutes.</p>
+        <p>Start something, close the tab, come back: the page shows what you missed.<br>The tour is a real notebook that lets you try it in a few minutes.</p>
         <p class="choice"><button type="button" class="main" data-testid="tour-start" :disabled="making" @click="tour">Start the tour</button>
         <button type="button" :disabled="making" @click="blank">New notebook</button></p></template>
     </div>

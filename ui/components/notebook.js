@@ -27,6 +27,7 @@ const ACTIVE = ["running", "waiting", "cancelling"];
 const UNDO = 60000; // milliseconds for which a deletion can be undone
 const RESTART = 600000; // milliseconds after which a new server is no news any more
 const HISTORY = 200; // entries of the timeline, as in engine/history.py
+const STAND = 5000; // milliseconds after which a page says again in which cell the person is (engine/whereabouts.py)
 const AWAY = 60000; // milliseconds after which who comes back is told what happened
 const TOLD = 8000; // milliseconds for which a restart is told
 
@@ -236,7 +237,11 @@ export default {
       this.pinned = page.scrollHeight - page.scrollTop - page.clientHeight < 48;
     };
     addEventListener("scroll", this.onScroll, { passive: true });
-    this.onLook = () => this.look();
+    this.onLook = () => {
+      this.look();
+      this.stand();
+    };
+    this.standsAgain = setInterval(() => !document.hidden && this.stand(), STAND);
     document.addEventListener("visibilitychange", this.onLook);
     this.onNetwork = () => (this.network = navigator.onLine);
     addEventListener("online", this.onNetwork);
@@ -257,6 +262,7 @@ export default {
     this.link.stop();
     this.keys.close();
     clearInterval(this.ticking);
+    clearInterval(this.standsAgain);
     removeEventListener("scroll", this.onScroll);
     document.removeEventListener("visibilitychange", this.onLook);
     removeEventListener("online", this.onNetwork);
@@ -278,10 +284,19 @@ export default {
       this.served(server);
       if (this.painter.beat(stream, n)) this.live = true;
     },
+    // A page out of sight is in no cell.
+    stand() {
+      if (!this.standing?.cell || !this.link.up) return;
+      this.$emit("at", document.hidden ? { cell: null, at: null } : this.standing);
+    },
     // Where others type: by cell, only what changed is drawn.
     meet(carets) {
       const found = new Map();
-      for (const caret of carets) found.set(caret.cell, [...(found.get(caret.cell) ?? []), caret]);
+      for (const caret of carets) {
+        const own = caret.member === this.member;
+        const words = { who: own ? "you" : caret.member, told: own ? "You, on another page, are in this cell" : `${caret.member} is in this cell` };
+        found.set(caret.cell, [...(found.get(caret.cell) ?? []), { ...caret, ...words }]);
+      }
       for (const cell of this.cells.values()) {
         const now = found.get(cell.id) ?? [];
         if (JSON.stringify(now) !== JSON.stringify(cell.others)) cell.others = now;

@@ -77,7 +77,9 @@ def _look(viewer: Viewer, event: GenericEventArguments) -> None:
 def _at(viewer: Viewer, event: GenericEventArguments) -> None:
     said = page_event(event.args)
     cell, at = said.get("cell"), said.get("at")
-    if isinstance(cell, str) and len(cell) <= 64:
+    if cell is None:
+        viewer.place(None, None)
+    elif isinstance(cell, str) and len(cell) <= 64:
         viewer.place(cell, min(at, 2**31) if isinstance(at, int) and at >= 0 else None)
 
 

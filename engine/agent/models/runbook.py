@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from engine.agent.calls import NOT_RUN, Call, Conversation, Exchange, Reply, Result, Thought, ToolSpec
+from engine.agent.calls import KERNEL_GONE, NOT_RUN, Call, Conversation, Exchange, Reply, Result, Thought, ToolSpec
 
 STEPS = 100
 PIECE = 240  # characters of prose that are said at once
@@ -250,6 +250,9 @@ class RunbookModel:
         except Malformed as error:
             yield Reply(error=str(error), error_line=error.line)
             return
+        unread = _unread(conversation)
+        for message in unread:
+            yield Thought(f"A runbook follows its steps alone. What you said changed none of them: “{message}”\n\n")
         known = {tool.name for tool in tools}
         for step in book.steps:
             if step.tool not in known:
@@ -263,7 +266,8 @@ class RunbookModel:
             return
         at = _next(conversation)
         if at > len(book.steps):
-            for piece in pieces(book.rest):
+            again = bool(unread) and at > len(book.steps) + 1  # what stands behind the last step was said before
+            for piece in [] if again else pieces(book.rest):
                 yield Thought(piece)
             yield Reply(state={"step": at})
             return
@@ -281,6 +285,14 @@ def _next(conversation: Conversation) -> int:
         return conversation.start_step
     last = conversation.exchanges[-1].reply if conversation.exchanges else None
     return 1 if last is None else int(_state(last).get("step", 0)) + 1
+
+
+def _unread(conversation: Conversation) -> Sequence[str]:
+    """What people said since the last reply, the answer to a question of the runbook's own left out."""
+    last = conversation.exchanges[-1] if conversation.exchanges else None
+    said = [text for text in (last.messages if last else conversation.messages) if text != KERNEL_GONE]
+    asked = last is not None and any(call.get("tool") == "ask_person" for call in last.reply["calls"])
+    return said[1:] if asked else said
 
 
 def _state(reply: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.agent.calls import Call, Conversation, Exchange, Reply, Result, Thought
+from engine.agent.calls import KERNEL_GONE, Call, Conversation, Exchange, Reply, Result, Thought
 from engine.agent.models.runbook import STEPS, WORDS, Malformed, RunbookModel, parse, pieces
 from engine.agent.tools import TOOLS
 from engine.agent.turn import spec
@@ -155,6 +155,20 @@ async def test_a_step_that_was_not_done_ends_it_with_its_number_and_reason(resul
     _, reply = await replied(BOOK, exchange(1, result))
     assert (reply.error_step, reply.error_line, list(reply.calls)) == (1, 3, [])
     assert re.search(reason, reply.error or "")
+
+
+@pytest.mark.trio
+async def test_what_is_said_to_it_changes_no_step_and_it_tells_so() -> None:
+    said, reply = await replied(BOOK, exchange(1, Result("done"), ["faster", KERNEL_GONE]))
+    assert "changed none of them: “faster”" in said
+    assert said.endswith("Then wait.")
+    assert KERNEL_GONE not in said
+    assert [call.tool for call in reply.calls] == ["wait"]
+    over = Exchange(3, {"calls": [], "state": {"step": 3}}, {}, ["and then?"])
+    said, reply = await replied(BOOK, exchange(1, Result("done")), exchange(2, Result("done")), over)
+    assert (said.count("and then?"), "All done." in said, list(reply.calls), reply.error) == (1, False, [], None)
+    asked = Exchange(1, {"calls": [{"id": "step-1", "tool": "ask_person"}], "state": {"step": 1}}, {}, ["the answer"])
+    assert "the answer" not in (await replied(BOOK, asked))[0]
 
 
 @pytest.mark.trio

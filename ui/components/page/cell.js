@@ -41,7 +41,7 @@ export default {
     <span class="count" v-if="cell.count" title="Execution count">{{ cell.count }}</span>
     <span class="kind">{{ NAMES[cell.kind] }}</span>
     <span v-for="other in cell.others" :key="other.page" class="peer" :style="{ '--peer': hue(other.page) }"
-      :title="other.member + ' is in this cell, on another page'">{{ other.member }}</span>
+      :title="other.told">{{ other.who }}</span>
     <button v-if="near" type="button" class="grip" tabindex="-1" aria-hidden="true" title="Drag to move" @pointerdown="grip">↕</button>
   </div>
   <div class="box">
@@ -154,7 +154,7 @@ export default {
       this.editor.drawStill();
     },
     "cell.input"(now, before) {
-      if (now && !before) this.$nextTick(() => this.offerInput());
+      if (now && now.id !== before?.id) this.$nextTick(() => this.offerInput());
     },
     "cell.shown"() {
       this.measure();
@@ -263,7 +263,10 @@ export default {
       else if (this.$refs.editor.contains(event.target)) this.editor.reachable(true);
     },
     exited(event) {
-      if (!this.$el.contains(event.relatedTarget)) this.editor.reachable(true);
+      const to = event.relatedTarget;
+      if (this.$el.contains(to)) return;
+      this.editor.reachable(true);
+      if (document.hasFocus() && !to?.closest(".cell")) this.page.at(null); // not when the whole window lost it
     },
     grip(event) {
       drag(event, this.$el, this.page.elements, (index) => this.page.dropped(this.cell, index));
@@ -277,10 +280,14 @@ export default {
         this.page.stop(this.cell);
       }
     },
-    answer() {
+    // The focus stays in the line while there is one, else with the cell, where the run's next line finds it.
+    async answer() {
       this.page.input(this.cell, this.text);
       this.text = "";
-      if (this.cell.kind === "shell") this.$refs.input?.focus();
+      await this.$nextTick();
+      const at = document.activeElement;
+      if (this.$refs.input) this.$refs.input.focus({ preventScroll: true });
+      else if (at === document.body || this.$el.contains(at)) this.$el.focus({ preventScroll: true });
     },
     offerInput() {
       const at = document.activeElement;

@@ -40,9 +40,9 @@ export function deeds(nb) {
     chooseById: (id) => nb.cells.get(id)?.view?.choose(),
     elements: () => nb.order.map((id) => nb.cells.get(id).view.$el),
 
-    // Where this person is in the text, for the others: at most once a second.
-    at: (cell, units) => {
-      nb.standing = { cell: cell.id, at: units === null ? null : points(cell.source.local, units) };
+    // Where this person is in the text, for the others: at most once a second. `cell` null: nowhere.
+    at: (cell, units = null) => {
+      nb.standing = { cell: cell?.id ?? null, at: units === null ? null : points(cell.source.local, units) };
       nb.telling ??= setTimeout(() => {
         nb.telling = null;
         if (nb.link.up) nb.$emit("at", nb.standing);

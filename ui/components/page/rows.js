@@ -75,7 +75,7 @@ export const NbMessage = {
   template: `
 <p class="row said-by" :data-message="item.message" :data-event="item.event"><span class="t">{{ item.by || 'You' }}</span>
   <span class="words" :class="{ gone: item.event === 'withdrawn' }">{{ item.text }}</span>
-  <span class="status">{{ { queued: asked ? 'taking back' : 'goes in at the next round', withdrawn: 'taken back', taken: 'taken' }[item.event] }}</span>
+  <span class="status">{{ { queued: asked ? 'taking back' : 'goes in at the next round', withdrawn: 'taken back', taken: 'told to the agent' }[item.event] }}</span>
   <button v-if="item.event === 'queued'" type="button" class="ghost" :disabled="asked" @click="withdraw">Take back</button></p>`,
   data: () => ({ asked: false }),
   methods: {

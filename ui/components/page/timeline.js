@@ -33,7 +33,7 @@ export function told(entry, place, member) {
     case "run": {
       const time = ms === null ? "" : `, ${took(ms)}`;
       if (status === "running") return `${name} is running`;
-      if (status === "started") return `${name} started`;
+      if (status === "started") return `${name} started`; // and waits: its own line says for what
       if (status === "error") return `${name} failed${text ? `: ${text}` : ""}`;
       const done = status === "done" ? "finished" : "stopped";
       if (count > 1 && cells.length === 1) return `${name} ${done} ${count} times`;
@@ -46,7 +46,7 @@ export function told(entry, place, member) {
     case "asked":
       return status === "open" ? `${name} waits for a line` : `${name} got its line`;
     case "ask":
-      return `${status === "open" ? "Asks" : "Asked"}: ${text}`;
+      return `${name} ${status === "open" ? "asks" : "asked"}: ${text}`;
     case "verdict":
       return verdictWords({ verdict: status, reason: text }, who === "You" ? "you" : who, "");
     case "delivered":

@@ -1,13 +1,13 @@
 // The tour: a real notebook that teaches the promise by doing. Plain cells, to be changed and run like any others.
 
 export const TOUR = {
-  title: "Two minutes with Nightbook",
+  title: "A tour of Nightbook",
   cells: [
     {
       kind: "markdown",
       source: `# Work that keeps going
 
-What you start here runs on the server, not in this tab. Try it in two minutes: go down the page and do what it says.
+What you start here runs on the server, not in this tab. Try it in a few minutes: go down the page and do what it says.
 
 ## 1. Start this, then leave
 
@@ -52,9 +52,34 @@ while True:
     },
     {
       kind: "markdown",
-      source: `## 5. What stays
+      source: `## 5. Silence means no
 
-Variables stay, too: run the next cell after the one with the question. Then make the notebook your own, or put it in the archive with **⋯** above.`,
+An agent asks before it acts. This one needs no key: it carries out a runbook, whose prose is said and whose blocks are done, one after the other. Ticking the checklist needs no yes; writing a file does.
+
+Run it, read the card, and **do not answer**. Go to the list of notebooks for a minute or two: with nobody there to ask, it denies itself, and nothing is written. Back here, **Approve and go on** writes the file after all, and it appears under Files.`,
+    },
+    {
+      kind: "agent",
+      source: `First what needs no yes.
+
+\`\`\`check Read what the agent wants to do
+\`\`\`
+
+Then a file, so that you see a question. It waits for your yes, and silence means no.
+
+\`\`\`write hello.txt
+Written with a person's yes.
+\`\`\`
+
+\`\`\`deliver hello.txt
+The file is there because you said yes.
+\`\`\``,
+    },
+    {
+      kind: "markdown",
+      source: `## 6. What stays
+
+Variables stay, too: run the next cell after the ones of steps 3 and 4. Then make the notebook your own, or put it in the archive with **⋯** above.`,
     },
     { kind: "python", source: `f"{name} stopped it after {beats} beats"` },
   ],
