@@ -24,6 +24,7 @@ from ui import theme
 from ui.harmless import harmless
 from ui.math import NotTex, mathml
 from ui.ops import best
+from ui.telling import Told, told
 
 Format = Literal["md", "html", "txt"]
 MIME = {"md": "text/markdown", "html": "text/html", "txt": "text/plain"}
@@ -67,6 +68,7 @@ class Shown:
 
 
 Part = Text | Gap | Shown
+_Cell = tuple[Cell, list[Told]]
 
 
 def blobs_of(notebook: Notebook) -> list[str]:
@@ -148,7 +150,9 @@ def _loaded(mime: str, value: Any, blobs: Mapping[str, bytes]) -> Any:
 
 def document(notebook: Notebook, form: Format, blobs: Mapping[str, bytes]) -> str:
     """The whole document."""
-    cells = [notebook.cells[cell_id] for cell_id in notebook.order]
+    cells = [
+        (cell := notebook.cells[cell_id], told(cell.story, cell.source, notebook.files)) for cell_id in notebook.order
+    ]
     title = " ".join(notebook.title.split()) or "Untitled notebook"
     if form == "html":
         return _html(title, cells, blobs)
@@ -219,11 +223,13 @@ def _json(value: Any) -> str:
 # Plain text
 
 
-def _txt(title: str, cells: list[Cell], blobs: Mapping[str, bytes]) -> Iterator[str]:
+def _txt(title: str, cells: list[_Cell], blobs: Mapping[str, bytes]) -> Iterator[str]:
     yield f"{title}\n{'=' * min(len(title), 100)}"
-    for place, cell in enumerate(cells, 1):
+    for place, (cell, story) in enumerate(cells, 1):
         heading = _heading(place, cell)
         yield f"{heading}\n{'-' * min(len(heading), 100)}\n{cell.source}".rstrip()
+        for item in story:
+            yield _txt_told(item)
         for part in parts(cell.output, blobs):
             match part:
                 case Text():
@@ -234,17 +240,26 @@ def _txt(title: str, cells: list[Cell], blobs: Mapping[str, bytes]) -> Iterator[
                     yield _plain(part)
 
 
+def _txt_told(item: Told) -> str:
+    pieces = [f"[{item.label}]", _terminal(item.prose or item.words)]
+    for caption, text in item.blocks:
+        pieces += [f"  {caption}:", "\n".join(f"    {line}" for line in _terminal(text).split("\n"))]
+    return "\n".join(piece for piece in pieces if piece)
+
+
 # Markdown
 
 
-def _md(title: str, cells: list[Cell], blobs: Mapping[str, bytes]) -> Iterator[str]:
+def _md(title: str, cells: list[_Cell], blobs: Mapping[str, bytes]) -> Iterator[str]:
     yield f"# {title}"
-    for place, cell in enumerate(cells, 1):
+    for place, (cell, story) in enumerate(cells, 1):
         if cell.kind == "markdown":
             yield cell.source
             continue
         yield f"**{_heading(place, cell)}**"
         yield _fence(cell.source, {"python": "python", "shell": "sh"}.get(cell.kind, ""))
+        for item in story:
+            yield _md_told(item)
         for part in parts(cell.output, blobs):
             match part:
                 case Text():
@@ -259,6 +274,25 @@ def _fence(text: str, language: str = "") -> str:
     longest = max((len(ticks) for ticks in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _md_told(item: Told) -> str:
+    """What programs and models wrote stands to the letter; only what was said to people is Markdown."""
+    pieces = [f"*{_letters(item.label)}*", _quoted(item.prose) if item.prose else ""]
+    pieces.append(_fence(_terminal(item.words)) if item.words else "")
+    for caption, text in item.blocks:
+        pieces += [f"{_letters(caption)}:", _fence(_terminal(text))]
+    return "\n\n".join(piece for piece in pieces if piece)
+
+
+def _letters(text: str) -> str:
+    """A line in which no sign means anything to Markdown or HTML."""
+    return re.sub(r"([\\`*_{}\[\]<>()#|!~&$])", r"\\\1", text)
+
+
+def _quoted(text: str) -> str:
+    """Markdown as a quotation: HTML in it is told, not drawn."""
+    return "\n".join(f"> {line}" for line in html.escape(text, quote=False).split("\n"))
 
 
 def _md_shown(shown: Shown) -> str:
@@ -278,14 +312,15 @@ def _md_shown(shown: Shown) -> str:
 # HTML
 
 
-def _html(title: str, cells: list[Cell], blobs: Mapping[str, bytes]) -> str:
+def _html(title: str, cells: list[_Cell], blobs: Mapping[str, bytes]) -> str:
     pieces = [f"<h1>{html.escape(title)}</h1>"]
-    for place, cell in enumerate(cells, 1):
+    for place, (cell, story) in enumerate(cells, 1):
         inside = []
         if cell.kind == "markdown":
             inside.append(f'<div class="prose">{_prose(cell.source)}</div>')
         else:
             inside.append(f"<h2>{html.escape(_heading(place, cell))}</h2><pre>{html.escape(cell.source)}</pre>")
+        inside += [_html_told(item) for item in story]
         shown = [_html_part(part) for part in parts(cell.output, blobs)]
         if shown:
             inside.append(f'<div class="out tall">{"".join(shown)}</div>')
@@ -306,8 +341,30 @@ _SHEET = """.export h1 { font-size: 26px; line-height: 1.3; padding-bottom: 14px
   overflow: hidden; }
 .export pre { margin: 0; padding: 8px 14px 12px; font: 13.5px/1.6 var(--mono); white-space: pre-wrap;
   overflow-wrap: anywhere; }
+.export .told { padding: 6px 14px; border-top: 1px solid var(--line); }
+.export .told summary { cursor: pointer; color: var(--soft); overflow-wrap: anywhere; }
+.export .told h3 { margin: 4px 0; font: 600 13px/1.5 var(--sans); color: var(--soft); overflow-wrap: anywhere; }
+.export .told p { margin: 4px 0; white-space: pre-wrap; overflow-wrap: anywhere; } .export .told .prose { padding: 0; }
+.export .told pre { padding: 6px 10px; background: var(--code); border-radius: 8px; }
 .export .out pre { padding: 0; font: inherit; } .export .out-html { overflow-x: auto; font: 14px/1.5 var(--sans); }
 .export .prose { cursor: auto; } .export th, .export td { padding: 3px 10px; text-align: left; }"""
+
+
+def _html_told(item: Told) -> str:
+    inside = f'<div class="prose">{_prose(item.prose)}</div>' if item.prose else ""
+    inside += f"<p>{html.escape(_terminal(item.words))}</p>" if item.words else ""
+    for caption, text in item.blocks:
+        inside += f"<h3>{html.escape(caption)}</h3><pre>{html.escape(_terminal(text))}</pre>"
+    label = html.escape(item.label)
+    if item.folded and inside:
+        return f'<details class="told"><summary>{label}{_first(item)}</summary>{inside}</details>'
+    return f'<div class="told"><h3>{label}</h3>{inside}</div>'
+
+
+def _first(item: Told) -> str:
+    """What a folded thought begins with."""
+    line = " ".join((item.prose or item.words).split())
+    return f": {html.escape(line[:140])}{'…' if len(line) > 140 else ''}" if line else ""
 
 
 def _html_part(part: Part) -> str:

@@ -105,3 +105,60 @@ def test_markdown_fences_what_has_fences_and_draws_tables() -> None:
 )
 def test_html_of_programs_is_made_harmless(bad: str, good: str) -> None:
     assert harmless(bad) == good
+
+
+HOSTILE = "</pre></details><script>bad()</script> <img src=http://a/b onerror=bad()> ```\n[x](javascript:bad())"
+
+
+def turn() -> Notebook:
+    place: dict[str, Any] = {"cell_id": "a", "run_id": "r"}
+    call = {"call": "c", "tool": "shell", "round": 1, "title": f"Run {HOSTILE}", "arguments": {"command": HOSTILE}}
+    ask = {"tool": "shell", "title": "Run make", "command": HOSTILE, "why": "To build", "risk": "run", "seconds": 300}
+    return fold(
+        Notebook("n"),
+        frames_of(
+            ("session", {"event": "created", "title": "A turn"}),
+            ("cell", {"event": "added", "cell_id": "a", "kind": "agent", "source": "Build it"}),
+            ("run", {"event": "queued", **place}),
+            ("run", {"event": "started", **place}),
+            ("thought", {"round": 1, "text": f"I will **build**. {HOSTILE}", **place}),
+            ("thought", {"round": 1, "text": "to myself", "thinking": True, **place}),
+            ("tool", {"event": "call", **call, **place}),
+            ("ask", {"ask": "q", "call": "c", **ask, **place}),
+            ("verdict", {"ask": "q", "call": "c", "verdict": "approve", "reason": "person", "by": "Mia <b>", **place}),
+            ("file", {"path": "made/out.txt", "version": 1, "bytes": 3, "call": "c", **place}),
+            ("tool", {"event": "result", "call": "c", "status": "error", "text": f"\x1b[31m{HOSTILE}", **place}),
+            ("tool", {"event": "call", **call, "call": "d", "title": "Again", **place}),
+            ("ask", {"ask": "w", "call": "d", **ask, **place}),
+            ("verdict", {"ask": "w", "call": "d", "verdict": "deny", "reason": "timeout", **place}),
+            ("delivered", {"text": f"All **built**. {HOSTILE}", "files": ["made/out.txt"], **place}),
+            ("done", {"rounds": 2, "calls": 2, "ms": 1500, **place}),
+            ("run", {"event": "ended", "status": "done", **place}),
+        ),
+    )
+
+
+def test_every_form_tells_the_story_of_a_turn(form: export.Format) -> None:
+    text = export.document(turn(), form, {})
+    for words in (
+        "Build it", "to myself", "Result", "Arguments of shell", "Approved by Mia", "Denied: nobody answered in time",
+        "made/out.txt", "Delivered", "2 rounds, 2 calls, 1.5 s of work", "To build",
+    ):  # fmt: skip
+        assert words in text.replace("\\", "")
+    assert text.count("Build it") == 1, "the request stands above its story"
+    assert "\x1b" not in text
+
+
+def test_a_hostile_story_is_text_and_thoughts_and_calls_are_folded() -> None:
+    text = export.document(turn(), "html", {})
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "Mia <b>" not in text
+    assert 'href="javascript' not in text
+    assert text.count("<details") == text.count("</details>") == 4
+    assert "<strong>built</strong>" in text
+    assert "<details open" not in text
+    plain = export.document(turn(), "md", {})
+    outside = "".join(plain.split("````")[::2])  # the fences are longer than the ticks in what they hold
+    assert "<script" not in outside.replace("\\<", "")
+    assert "<img" not in outside.replace("\\<", "")
