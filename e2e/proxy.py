@@ -6,6 +6,8 @@
 | `freeze` | a pulled cable, put back | hold what is sent, and go on with it after `restore` |
 | `refuse` | a server that restarts | are reset, and new ones refused, until `restore` |
 | `idle_seconds` | a proxy or NAT with a time limit | are ended when silent for so long |
+| `lose_answers` | a link cut behind the far side's work | are reset instead of passing an answer with these bytes |
+| `answer_seconds` | a far side that takes its time | pass each answer so many seconds late |
 | `bytes_per_second` | a thin link | pass so much in each direction |
 
 New connections made while it is cut or frozen are accepted, as by a balancer in front of the gap, and hang.
@@ -34,6 +36,9 @@ class Proxy:
         self.port = 0
         self.idle_seconds: float | None = None
         self.bytes_per_second: float | None = None
+        self.answer_seconds = 0.0
+        self.lost_answers = 0
+        self._losing: tuple[bytes, int] = (b"", 0)
         self.ended_idle = 0
         self.accepted = 0
 
@@ -63,6 +68,19 @@ class Proxy:
     def refuse(self) -> None:
         """Resets all connections and refuses new ones."""
         self._call(self._set("refusing"))
+
+    def lose_answers(self, marker: bytes, times: int) -> None:
+        """The next answers that hold `marker`, so many, do not arrive, and their connections are reset."""
+        self._losing = marker, times
+
+    def loses(self, data: bytes) -> bool:
+        """Whether this piece of an answer is one to be lost."""
+        marker, times = self._losing
+        if not times or marker not in data:
+            return False
+        self._losing = marker, times - 1
+        self.lost_answers += 1
+        return True
 
     def restore(self) -> None:
         """The network is good again."""
@@ -112,6 +130,8 @@ class Proxy:
             link.reset()
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._host.startswith("/"):  # PostgreSQL's own way to name a folder with its socket
+            return await asyncio.open_unix_connection(f"{self._host}/.s.PGSQL.{self._target}")
         return await asyncio.open_connection(self._host, self._target)
 
     @property
@@ -151,7 +171,7 @@ class _Link:
         self._writers.append(far_writer)
         ways = [
             asyncio.ensure_future(self._pass(near, far_writer)),
-            asyncio.ensure_future(self._pass(far, self._writers[0])),
+            asyncio.ensure_future(self._pass(far, self._writers[0], answers=True)),
         ]
         watch = asyncio.ensure_future(self._watch())
         try:
@@ -163,13 +183,17 @@ class _Link:
                 task.cancel()
             await asyncio.gather(*ways, watch, return_exceptions=True)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
         while data := await reader.read(_CHUNK):
             await self._passable()
             if self.dead:
                 await self._swallow(reader)
                 return
             self._heard = time.monotonic()
+            if answers and self._proxy.loses(data):
+                return
+            if answers and self._proxy.answer_seconds:
+                await asyncio.sleep(self._proxy.answer_seconds)
             if self._proxy.bytes_per_second:
                 await asyncio.sleep(len(data) / self._proxy.bytes_per_second)
             writer.write(data)

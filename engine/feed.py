@@ -38,6 +38,7 @@ __all__ = ["AskRow", "Feed", "FeedConfig", "Left", "NotebookRow", "Reset", "Subs
 
 log = logging.getLogger(__name__)
 
+PATIENCE_SECONDS = 10.0  # then who asked is told that the database does not answer
 PRESENCE_SECONDS = 5.0
 QUESTION_SECONDS = 1.5  # for an answer of the kernel; then what is known without it
 PRESENCE_PAUSE_SECONDS = 0.1  # many who come at once are told of together
@@ -221,7 +222,7 @@ class Feed:
 
     async def start(self) -> None:
         """Connects and begins to listen. Raises asyncpg's errors or OSError when the database cannot be reached."""
-        self.pool = await open_pool(self._dsn, "nightbook web", 8)
+        self.pool = await open_pool(self._dsn, "nightbook web", 8, PATIENCE_SECONDS)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(

@@ -26,6 +26,7 @@ __all__ = ["BadStep", "FencedStep", "Journal", "Projection", "Step"]
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 6
+PATIENCE_SECONDS = 30.0  # for one statement; then it is tried again, on another connection
 AWAY_SECONDS = 0.5  # before a database that was away is asked again
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class Journal:
         await self._bridge.run(self._open, hint, question)
 
     async def _open(self, hint: Callable[[str], None], question: Callable[[str], None]) -> None:
-        self._pool = await open_pool(self._dsn, "nightbook store", POOL_SIZE)
+        self._pool = await open_pool(self._dsn, "nightbook store", POOL_SIZE, PATIENCE_SECONDS)
         self._writer = Writer(self._pool)
         loop = asyncio.get_running_loop()
         self._tasks = [
@@ -142,46 +143,49 @@ class Journal:
 
     async def load(self, notebook_id: str) -> Notebook:
         """The folded notebook at its head. Raises `reading.UnknownNotebook`."""
-        return await self._bridge.run(reading.load_notebook, self._pool, notebook_id)
+        return await self.query(reading.load_notebook, notebook_id)
 
     async def query(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """`await function(pool, *args)` on the store's loop, again and again while the database is away.
 
-        For what may be done twice.
+        For what may be done twice: engines hold while the database is away.
         """
+        told = False
         while True:
             try:
                 return await self._bridge.run(function, self._pool, *args)
             except UNREACHABLE as error:
-                log.warning("database away: %s", error)
+                if not told:
+                    log.warning("database away: %s: %s", type(error).__name__, error)
+                told = True
                 await trio.sleep(AWAY_SECONDS)
 
     async def save_snapshot(self, notebook: Notebook) -> None:
-        await self._bridge.run(reading.save_snapshot, self._pool, notebook)
+        await self.query(reading.save_snapshot, notebook)
 
     async def waiting(self, notebook_id: str) -> list[asking.WaitingCommand]:
         """Commands not yet taken, oldest first."""
-        return await self._bridge.run(asking.waiting, self._pool, notebook_id)
+        return await self.query(asking.waiting, notebook_id)
 
     async def keep_blob(self, notebook_id: str, mime: str, encoding: str | None, data: bytes) -> str:
         """Stores bytes; returns their sha256."""
-        return await self._bridge.run(asking.keep_blob, self._pool, notebook_id, mime, encoding, data)
+        return await self.query(asking.keep_blob, notebook_id, mime, encoding, data)
 
     async def keep_files(self, notebook_id: str, items: Sequence[bytes]) -> list[str]:
         """Stores the bytes of files; returns their digests."""
-        return await self._bridge.run(files.keep_all, self._pool, notebook_id, items)
+        return await self.query(files.keep_all, notebook_id, items)
 
     async def file_contents(self, notebook_id: str, names: Sequence[str]) -> dict[str, bytes]:
         """The bytes of these digests."""
-        return await self._bridge.run(files.contents, self._pool, notebook_id, names)
+        return await self.query(files.contents, notebook_id, names)
 
     async def file_digests(self, notebook_id: str, paths: Sequence[str]) -> dict[str, set[str]]:
         """What each path ever held, by digest."""
-        return await self._bridge.run(files.digests, self._pool, notebook_id, paths)
+        return await self.query(files.digests, notebook_id, paths)
 
     async def last_versions(self, notebook_id: str, paths: Sequence[str]) -> dict[str, int]:
         """The highest version of each path that has one."""
-        return await self._bridge.run(files.last_versions, self._pool, notebook_id, paths)
+        return await self.query(files.last_versions, notebook_id, paths)
 
     async def beat(self, worker_id: str, host: str) -> bool:
         return await self._bridge.run(ownership.beat, self._pool, worker_id, host)
@@ -196,17 +200,16 @@ class Journal:
         return await self._bridge.run(ownership.claim, self._pool, notebook_id, worker_id)
 
     async def release(self, notebook_id: str, epoch: int, *, only_idle: bool) -> bool:
-        async def release() -> bool:
-            assert self._pool is not None
-            return await ownership.release(self._pool, notebook_id, epoch, only_idle=only_idle)
-
-        return await self._bridge.run(release)
+        return await self.query(ownership.release, notebook_id, epoch, only_idle)
 
     async def wanted(self) -> list[str]:
         return await self._bridge.run(ownership.wanted, self._pool)
 
     async def owned_with_news(self, worker_id: str) -> list[str]:
         return await self._bridge.run(ownership.owned_with_news, self._pool, worker_id)
+
+    async def orphans(self, worker_id: str, known: list[str]) -> list[str]:
+        return await self._bridge.run(ownership.orphans, self._pool, worker_id, known)
 
     async def forget_presence(self) -> None:
         await self._bridge.run(asking.forget_presence, self._pool)

@@ -173,6 +173,8 @@ class Supervisor:
             try:
                 for notebook_id in await self._journal.wanted():
                     self._wake(notebook_id)
+                for notebook_id in await self._journal.orphans(self.worker_id, list(self._sessions)):
+                    self._wake(notebook_id)
                 for notebook_id in await self._journal.owned_with_news(self.worker_id):
                     self._wake(notebook_id)
                 self.ready.set()

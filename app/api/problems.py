@@ -20,6 +20,7 @@ from engine.store.steps import UNREACHABLE
 
 log = logging.getLogger(__name__)
 
+RETRY_SECONDS = 2  # told to who asks while the database is away
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -99,7 +100,9 @@ def install(app: FastAPI) -> None:
 
     async def _away(_: Request, error: Exception) -> JSONResponse:
         log.warning("database away: %s", error)
-        return problem(503, "The database cannot be reached right now; the same request can be sent again.")
+        answer = problem(503, "The database cannot be reached right now; the same request can be sent again.")
+        answer.headers["Retry-After"] = str(RETRY_SECONDS)
+        return answer
 
     for kind in UNREACHABLE:
         app.add_exception_handler(kind, _away)

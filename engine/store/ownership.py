@@ -70,7 +70,7 @@ async def claim(pool: Db, notebook_id: str, worker_id: str) -> Claim | None:
     return None if row is None else Claim(row["epoch"], row["head"], row["owner"])
 
 
-async def release(pool: Db, notebook_id: str, epoch: int, *, only_idle: bool) -> bool:
+async def release(pool: Db, notebook_id: str, epoch: int, only_idle: bool) -> bool:
     """Gives the notebook back. With `only_idle` not while a command waits for it."""
     row = await pool.fetchrow(
         """
@@ -85,12 +85,14 @@ async def release(pool: Db, notebook_id: str, epoch: int, *, only_idle: bool) ->
     return row is not None
 
 
-WANTED = """
-SELECT n.id FROM notebook n
-WHERE (n.awake OR EXISTS (SELECT 1 FROM command c WHERE c.notebook_id = n.id AND NOT c.consumed)
+_NEEDS = """(n.awake OR EXISTS (SELECT 1 FROM command c WHERE c.notebook_id = n.id AND NOT c.consumed)
        OR EXISTS (SELECT 1 FROM timer t WHERE t.notebook_id = n.id AND t.due_at <= now())
        OR EXISTS (SELECT 1 FROM ask a WHERE a.notebook_id = n.id AND NOT a.told
-                  AND (a.verdict IS NOT NULL OR a.due_at <= now())))
+                  AND (a.verdict IS NOT NULL OR a.due_at <= now())))"""
+
+WANTED = f"""
+SELECT n.id FROM notebook n
+WHERE {_NEEDS}
   AND (n.owner IS NULL OR NOT EXISTS (SELECT 1 FROM worker w WHERE w.id = n.owner AND w.until > now()))
 LIMIT 1000
 """
@@ -113,3 +115,14 @@ WHERE n.owner = $1 AND (
 async def owned_with_news(pool: Db, worker_id: str) -> list[str]:
     """Notebooks of this worker with commands not yet taken, or verdicts not yet told: what a lost hint would say."""
     return [row["id"] for row in await pool.fetch(OWNED_WITH_NEWS, worker_id)]
+
+
+ORPHANS = f"""
+SELECT n.id FROM notebook n WHERE n.owner = $1 AND NOT n.id = ANY($2::text[]) AND {_NEEDS}
+"""
+
+
+async def orphans(pool: Db, worker_id: str, known: Sequence[str]) -> list[str]:
+    """Notebooks that need an engine and that this worker owns without having one: the answer to its claim was lost, or
+    its engine could not give the notebook back."""
+    return [row["id"] for row in await pool.fetch(ORPHANS, worker_id, list(known))]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 import asyncpg
 
 from engine.frames import Draft, encode
+
+log = logging.getLogger(__name__)
 
 SECOND_STEPS = 40  # so many waiting are worth a second statement beside the one that is being committed
 BATCH_STEPS = 500
@@ -219,6 +222,21 @@ def arguments(steps: Sequence[Step]) -> list[Any]:
     return [*columns, HINT_NOTEBOOKS, *([list(column) for column in zip(*rows, strict=True)] if rows else ())]
 
 
+# "Not now": what says nothing about the statement itself, so that the same one is tried again. So is a full disk.
+UNREACHABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,  # it starts, stops or recovers; the statement was cancelled
+    asyncpg.InsufficientResourcesError,  # disk, memory, connections
+    asyncpg.PostgresSystemError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby that is not promoted yet
+)
+
+
 Done = Callable[["datetime | Exception"], None]
 
 
@@ -322,7 +340,19 @@ class Writer:
             if (at := stored.get(pending.step.notebook_id)) is not None:
                 pending.done(at)
             else:
-                pending.done(await self._explain(pending.step))
+                pending.done(await self._explain(pending))
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        """A connection; whatever keeps us from having one says nothing about the step that it is for."""
+        try:
+            connection = await self._pool.acquire()
+        except asyncpg.PostgresError as error:
+            raise ConnectionError(f"{type(error).__name__}: {error}") from error
+        try:
+            yield connection
+        finally:
+            await self._pool.release(connection)
 
     async def _execute(self, batch: Sequence[Pending]) -> Sequence[Any]:
         values = arguments([pending.step for pending in batch])
@@ -330,39 +360,50 @@ class Writer:
         attempt = 0
         while True:
             try:
-                async with self._pool.acquire() as connection:
-                    rows = await connection.fetch(statement, *values)
+                async with self._connection() as connection:
+                    rows: Sequence[Any] = await connection.fetch(statement, *values)
                 self.commits += 1
-                self.away = False
+                self._here()
                 return rows
-            except UNREACHABLE:
-                self.away = True
-                if all(pending.withdrawn for pending in batch):
-                    raise Withdrawn from None
-                await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
+            except UNREACHABLE as error:
+                await self._pause(error, attempt, batch)
                 attempt += 1
 
-    async def _explain(self, step: Step) -> datetime | Exception:
-        """The step did not apply: fenced, or committed already by an attempt whose answer was lost."""
-        with contextlib.suppress(*UNREACHABLE):
-            async with self._pool.acquire() as connection:
-                row = await connection.fetchrow(
-                    "SELECT epoch, head, now() AS at FROM notebook WHERE id = $1", step.notebook_id
-                )
-            if row is not None and row["epoch"] == step.epoch and row["head"] == step.base + len(step.drafts):
-                at: datetime = row["at"]
-                return at
+    async def _explain(self, pending: Pending) -> datetime | Exception:
+        """The step did not apply: fenced, or committed already by an attempt whose answer was lost.
+
+        Only the database knows which, so it is asked, on whatever connection, until it answers.
+        """
+        step, attempt = pending.step, 0
+        while True:
+            try:
+                async with self._connection() as connection:
+                    row = await connection.fetchrow(
+                        "SELECT epoch, head, now() AS at FROM notebook WHERE id = $1", step.notebook_id
+                    )
+                break
+            except UNREACHABLE as error:
+                try:
+                    await self._pause(error, attempt, [pending])
+                except Withdrawn as withdrawn:
+                    return withdrawn
+                attempt += 1
+        self._here()
+        if row is not None and row["epoch"] == step.epoch and row["head"] == step.base + len(step.drafts):
+            at: datetime = row["at"]
+            return at
         return FencedStep(step.notebook_id)
 
+    async def _pause(self, error: BaseException, attempt: int, batch: Sequence[Pending]) -> None:
+        """Before another attempt. Raises `Withdrawn` when nobody waits for it any more."""
+        if not self.away:
+            log.warning("database away, engines wait: %s: %s", type(error).__name__, error)
+        self.away = True
+        if all(pending.withdrawn for pending in batch):
+            raise Withdrawn from None
+        await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
 
-UNREACHABLE = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.InternalClientError,
-)
+    def _here(self) -> None:
+        if self.away:
+            log.warning("the database answers again")
+        self.away = False

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import httpx
@@ -12,6 +13,7 @@ import pytest
 
 from e2e.api import Api
 from e2e.cells import LOG, ONCE, counted, counting
+from e2e.proxy import Proxy
 from e2e.scale import SOAK
 from e2e.server import Server
 from e2e.waiting import pass_time, until
@@ -189,3 +191,28 @@ def test_no_secret_of_the_server_is_in_its_log_or_its_command_lines(processes: P
     for secret in (TOKEN, password):
         assert secret not in listed
         assert secret not in server.told().replace(f"?token={TOKEN}", "", 1), "but for the link that it prints"
+
+
+def test_the_web_half_answers_at_once_while_the_database_is_silent_or_away(
+    processes: Processes, api_of: Connect, own_database: Callable[..., str]
+) -> None:
+    """A request is told that it may come again, and when; it neither hangs nor fails inside."""
+    parts = urlsplit(own_database())
+    folder = parse_qs(parts.query)["host"][0]
+    with Proxy(folder, int(parse_qs(parts.query).get("port", ["5432"])[0])) as proxy:
+        address = f"postgresql://{parts.username}:{parts.password}@127.0.0.1:{proxy.port}{parts.path}"
+        web = processes("web", DATABASE_URL=address)
+        web.start()
+        api = api_of(web)
+        notebook = api.notebook(("python", "1"))
+        for trouble in (proxy.refuse, proxy.freeze):
+            trouble()
+            answer = api.client.get("/api/v1/notebooks", timeout=60)
+            assert answer.status_code == 503
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert int(answer.headers["retry-after"]) > 0
+            proxy.restore()
+            until(
+                lambda: api.client.get("/api/v1/notebooks", timeout=60).status_code == 200, "it goes on by itself", 60
+            )
+        assert notebook.view()["cells"][0]["source"] == "1"
