@@ -29,6 +29,7 @@ _CELL = tuple(item.name for item in fields(Cell) if item.name not in ("output", 
 _CALL = tuple(item.name for item in fields(CallRun))
 _ENTRY = tuple(item.name for item in fields(Entry))
 _STORY = tuple(item.name for item in fields(Story))
+_UNTOLD = Story()
 _NOTEBOOK = (
     *("id", "title", "seq", "archived", "cursor", "count", "epoch", "changed_at", "failed"),
     *("model", "tokens", "cost", "policy", "rules", "checks", "files"),
@@ -41,7 +42,8 @@ def dump_cell(cell: Cell, *, edits: bool = True) -> dict[str, Any]:
     value["input"] = None if cell.input is None else _plain(cell.input, _INPUT)
     value["call"] = None if cell.call is None else _plain(cell.call, _CALL)
     value["output"] = cell.output.to_json() if edits else list(cell.output)
-    value["story"] = _plain(cell.story, _STORY) if cell.kind == "agent" else None
+    # A cell that was an agent's and has another kind now keeps its story: its kind may be changed back.
+    value["story"] = _plain(cell.story, _STORY) if cell.kind == "agent" or cell.story != _UNTOLD else None
     if edits:
         value["edits"] = [_plain(edit, _EDIT) for edit in cell.edits]
     return value

@@ -150,14 +150,17 @@ def _loaded(mime: str, value: Any, blobs: Mapping[str, bytes]) -> Any:
 
 def document(notebook: Notebook, form: Format, blobs: Mapping[str, bytes]) -> str:
     """The whole document."""
-    cells = [
-        (cell := notebook.cells[cell_id], told(cell.story, cell.source, notebook.files)) for cell_id in notebook.order
-    ]
+    cells = [(cell, _told(cell, notebook)) for cell in (notebook.cells[cell_id] for cell_id in notebook.order)]
     title = " ".join(notebook.title.split()) or "Untitled notebook"
     if form == "html":
         return _html(title, cells, blobs)
     pieces = _md(title, cells, blobs) if form == "md" else _txt(title, cells, blobs)
     return "\n\n".join(pieces) + "\n"
+
+
+def _told(cell: Cell, notebook: Notebook) -> list[Told]:
+    """A cell that is not an agent's any more does not show its story."""
+    return told(cell.story, cell.source, notebook.files) if cell.kind == "agent" else []
 
 
 def _heading(place: int, cell: Cell) -> str:

@@ -20,14 +20,22 @@ RUNS = ["r1", "r2"]
 
 def drafts() -> st.SearchStrategy[Draft]:
     cell, run = st.sampled_from(CELLS), st.sampled_from(RUNS)
+    kind = st.sampled_from(["python", "agent"])
     text = st.text(alphabet="xyz\n\r≤", min_size=1, max_size=12)
     return st.one_of(
         st.builds(
-            lambda c, after, s: draft("cell", event="added", cell_id=c, kind="python", source=s, after=after),
+            lambda c, after, s, k: draft("cell", event="added", cell_id=c, kind=k, source=s, after=after),
             cell,
             st.none() | cell,
             text,
+            kind,
         ),
+        st.builds(
+            lambda c, k: draft("cell", event="edited", cell_id=c, at=0, remove="", insert="", base=1, kind=k),
+            cell,
+            kind,
+        ),
+        st.builds(lambda c, r, t: draft("thought", cell_id=c, run_id=r, round=1, text=t), cell, run, text),
         st.builds(
             lambda c, at, i: draft("cell", event="edited", cell_id=c, at=at, remove="", insert=i, base=1),
             cell,
@@ -86,7 +94,29 @@ def test_a_fold_continues_from_any_point_and_from_any_snapshot(made: list[Draft]
     kept = json.loads(json.dumps(dump(first)))
     assert dump(fold(first, frames[cut:])) == dump(whole)
     assert dump(fold(load(kept), frames[cut:])) == dump(whole)
-    assert dump(first) == kept, "folding on changed an older value"
+    assert json.loads(json.dumps(dump(first))) == kept, "folding on changed an older value"
+
+
+def test_a_cell_changed_from_agent_to_python_and_back_has_its_story_whatever_snapshots_were_between() -> None:
+    def kind(name: str) -> Draft:
+        return draft("cell", event="edited", cell_id="a", at=0, remove="", insert="", kind=name)
+
+    told = after(
+        Notebook("n"),
+        [
+            draft("cell", event="added", cell_id="a", kind="agent", source="do"),
+            draft("run", event="queued", cell_id="a", run_id="r"),
+            draft("run", event="started", cell_id="a", run_id="r"),
+            draft("thought", cell_id="a", run_id="r", round=1, text="thinking"),
+            draft("run", event="ended", cell_id="a", run_id="r", status="done"),
+        ],
+    )
+    story = told.cells["a"].story
+    assert [item["t"] for item in story.items] == ["request", "thought"]
+    python = load(json.loads(json.dumps(dump(after(told, [kind("python")])))))
+    assert python.cells["a"].story == story
+    assert after(python, [kind("agent")]).cells["a"].story == story
+    assert dump(python)["cells"][0]["story"] is not None
 
 
 def test_a_run_from_queued_to_ended() -> None:
