@@ -230,6 +230,36 @@ def test_a_plot_is_drawn_in_its_own_frame_and_a_broken_one_says_so(page: Page, s
         expect(page.locator(".out-display").nth(number + 1)).to_contain_text("Figure({})")
 
 
+def test_a_map_tells_what_it_lacks_and_shows_what_it_has(page: Page, site: Site) -> None:
+    mime = "application/vnd.plotly.v1+json"
+    square = [[[0, 0], [0, 20], [20, 20], [20, 0], [0, 0]]]
+    place = {"type": "Feature", "id": "a", "properties": {}, "geometry": {"type": "Polygon", "coordinates": square}}
+    own = {
+        "type": "choropleth",
+        "locations": ["a"],
+        "z": [1],
+        "geojson": {"type": "FeatureCollection", "features": [place]},
+    }
+    figures = [
+        {"data": [{"type": "scattergeo", "lon": [10], "lat": [50]}], "layout": {"height": 200}},
+        {"data": [own], "layout": {"height": 200}},
+        {"data": [{"type": "scattermap", "lon": [10], "lat": [50]}]},
+    ]
+    notebook = site.notebook(("python", "x"), ("python", "y"))
+    site.start(notebook)
+    site.shows(notebook, *[{mime: figure, "text/plain": "Figure({})"} for figure in figures])
+    opened(page, site, notebook)
+    points = page.frame_locator(".out-frame iframe >> nth=0").locator(".scattergeo path.point")
+    expect(points).to_have_count(1, timeout=30_000)
+    shapes = page.frame_locator(".out-frame iframe >> nth=1").locator(".choroplethlayer path")
+    expect(shapes).to_have_count(1, timeout=30_000)
+    displays = page.locator(".out-display")
+    expect(displays.nth(0)).to_contain_text("this map is drawn without them")
+    expect(displays.nth(1).locator(".out-note")).to_have_count(0)
+    expect(displays.nth(2)).to_contain_text("tiles from another host")
+    expect(displays.nth(2)).to_contain_text("Figure({})")
+
+
 def test_2_000_displays_are_a_bounded_number_on_the_page(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "x"), ("python", "y"))
     site.start(notebook)

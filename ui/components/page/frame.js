@@ -113,6 +113,11 @@ addEventListener("message", async ({ data }) => {
     script.textContent += "\\n;window.libraryThere();";
     document.head.append(script);
     await there;
+    // Outlines of the world are not at hand: a map without them, on which points and a figure's own geojson are drawn.
+    const none = { type: "GeometryCollection", geometries: [] };
+    const objects = { coastlines: none, land: none, ocean: none, lakes: none, rivers: none, countries: none, subunits: none };
+    const empty = { type: "Topology", objects, arcs: [] };
+    window.PlotlyGeoAssets = { topojson: new Proxy({}, { get: () => empty }) };
     const { layout = {}, config = {}, data: traces, frames } = data.figure;
     const dark = data.dark;
     const colours = dark ? { font: { color: "#e9e8f2" }, paper_bgcolor: "rgba(0,0,0,0)" } : { paper_bgcolor: "rgba(0,0,0,0)" };
@@ -132,9 +137,11 @@ export function plotted(figure, failed) {
   const traces = figure.data.findIndex((trace) => !trace || typeof trace !== "object" || Array.isArray(trace));
   if (traces >= 0) return failed(`trace ${traces + 1} of its specification is no object`);
   if (figure.layout !== undefined && (typeof figure.layout !== "object" || Array.isArray(figure.layout))) return failed("its layout is no object");
+  const missing = lacking(figure.data);
+  if (missing && TILES.test(missing.type)) return failed(missing.words);
   const wanted = figure.layout?.height;
   const height = Number.isFinite(wanted) ? Math.min(2000, Math.max(100, wanted)) : 420;
-  return frame(() => page(`<div id="plot" style="min-height: ${height}px"></div>`, PLOTTER), {
+  const holder = frame(() => page(`<div id="plot" style="min-height: ${height}px"></div>`, PLOTTER), {
     title: "Plot",
     height,
     ready: (node) =>
@@ -147,6 +154,24 @@ export function plotted(figure, failed) {
       if (typeof said.failed === "string" && !("plotted" in holder.dataset)) holder.replaceWith(failed(said.failed));
     },
   });
+  if (!missing) return holder;
+  const both = document.createElement("div");
+  const words = document.createElement("p");
+  Object.assign(words, { className: "out-note", textContent: missing.words });
+  both.append(holder, words);
+  return both;
+}
+
+const TILES = /(map|mapbox)$/;
+const OUTLINES = /^(scattergeo|choropleth)$/;
+
+// What a map needs that stands on another host: no output asks one, so the reader is told. Null for all other plots.
+function lacking(traces) {
+  const type = traces.map((trace) => String(trace.type ?? "")).find((one) => one !== "heatmap" && one !== "treemap" && (TILES.test(one) || OUTLINES.test(one)));
+  if (!type) return null;
+  if (TILES.test(type)) return { type, words: `its map (${type}) is made of tiles from another host, and no output may ask one. An image of it (fig.to_image) can be shown` };
+  if (traces.every((trace) => trace.type === "choropleth" && trace.geojson && typeof trace.geojson === "object")) return null; // it brings its own
+  return { type, words: "Outlines of coasts and countries come from another host, which no output may ask: this map is drawn without them. Shapes of the figure's own (geojson) are shown." };
 }
 
 // Whether the page is dark now: by the ink, whichever way the theme was chosen.
