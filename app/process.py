@@ -27,6 +27,7 @@ import trio
 from app.auth import load_or_make_token
 from app.running import ProcessFile
 from app.settings import Settings, SettingsError, models_config
+from engine.agent.mcp.servers import ServersConfig
 from engine.agent.models.choosing import Chosen
 from engine.broker import BrokerConfig
 from engine.journal import Journal
@@ -122,6 +123,7 @@ async def _main(settings: Settings, dsn: str, listener: socket.socket | None, wo
             turn_seconds=settings.turn_seconds,
             fetch_allow=settings.fetch_allow,
             models=Chosen(models_config(settings)),
+            servers=ServersConfig(settings.team_servers),
         )
     code = 0
     async with trio.open_nursery() as nursery:

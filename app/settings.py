@@ -6,6 +6,7 @@ Times are in seconds, sizes in bytes (`16MiB` is understood too). An empty varia
 """
 
 import ipaddress
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +25,11 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from engine.agent.mcp.spec import BadServer, ServerSpec, team_servers
 from engine.agent.models.places import ANTHROPIC_URL, OLLAMA_URL, OPENAI_URL, RUNBOOK, ModelsConfig, Place, Price
 
 PREFIX = "NIGHTBOOK_"
-_SECRET = frozenset({"token", "database_url", "anthropic_api_key", "openai_api_key"})
+_SECRET = frozenset({"token", "database_url", "anthropic_api_key", "openai_api_key", "mcp_servers"})
 _UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
 
@@ -125,6 +127,10 @@ class Settings(BaseSettings):
     )
     sandbox_processes: int = Field(default=512, ge=8, description="a whole number of processes, at least 8")
     fetch_allow: Names = Field(default=(), description="host names, addresses or networks, separated by commas")
+    mcp_servers: SecretStr | None = Field(
+        default=None,
+        description='the path of a JSON file, or JSON like {"mcpServers": {"time": {"command": "mcp-server-time"}}}',
+    )
 
     model: str = Field(default=RUNBOOK, description="runbook, anthropic:MODEL, openai:MODEL or ollama:MODEL")
     anthropic_api_key: SecretStr | None = Field(
@@ -206,6 +212,18 @@ class Settings(BaseSettings):
         prices_of(value)
         return value
 
+    @field_validator("mcp_servers")
+    @classmethod
+    def _are_servers(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            team_servers(value.get_secret_value(), os.environ)
+        return value
+
+    @property
+    def team_servers(self) -> tuple[ServerSpec, ...]:
+        """The tool servers that every notebook has."""
+        return () if self.mcp_servers is None else team_servers(self.mcp_servers.get_secret_value(), os.environ)
+
     @field_validator("fetch_allow")
     @classmethod
     def _are_places(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -267,5 +285,7 @@ def _explain(error: ValidationError) -> str:
         return str(first["ctx"]["error"])
     name = str(first["loc"][0])
     expected = Settings.model_fields[name].description
+    if isinstance(bad := first.get("ctx", {}).get("error"), BadServer):
+        expected = f"{expected}; {bad}"
     got = "" if name in _SECRET else f", got {str(first['input'])[:100]!r}"
     return f"{PREFIX}{name.upper()}: expected {expected}{got}"

@@ -216,6 +216,30 @@ class PutFile(CommandBase):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+class AddServer(CommandBase):
+    """A tool server for the agents of this notebook: a program (`command`, its words) in the sandbox, or an address
+    (`url`). Nothing secret: a server that needs a key belongs into the team's setting. It is looked at, at once."""
+
+    kind: Literal["add_server"]
+    server: Annotated[str, Field(min_length=1, max_length=60)]
+    command: Annotated[list[Annotated[str, Field(max_length=4000)]], Field(max_length=64)] | None = None
+    url: Annotated[str, Field(max_length=2000)] | None = None
+
+
+class RemoveServer(CommandBase):
+    """Takes a tool server out of the notebook; one of the team is turned off here."""
+
+    kind: Literal["remove_server"]
+    server: Annotated[str, Field(min_length=1, max_length=60)]
+
+
+class LookAtServer(CommandBase):
+    """Connects to a tool server and lists its tools anew; one of the team that was turned off is turned on."""
+
+    kind: Literal["look_at_server"]
+    server: Annotated[str, Field(min_length=1, max_length=60)]
+
+
 class RestartKernel(CommandBase):
     """A new kernel: variables gone, running code stopped, that of turns too; the turns themselves go on.
 
@@ -265,6 +289,9 @@ Command = Annotated[
     | RemoveRule
     | Check
     | PutFile
+    | AddServer
+    | RemoveServer
+    | LookAtServer
     | RestartKernel
     | Rename
     | Archive

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine import commands as c
+from engine.agent.mcp.spec import BadServer, checked, of_notebook
 from engine.frames import Draft, draft
 from engine.ids import new_id
 from engine.notebook import Cell, Notebook, Run
@@ -20,6 +21,7 @@ RUNS = ("agent", "python", "shell")
 CODE = ("python", "shell")
 ACTIVE = ("running", "waiting", "cancelling")
 MESSAGES = 20  # that may wait for one turn
+SERVERS = 50  # of one notebook
 
 
 class Refused(Exception):
@@ -29,13 +31,14 @@ class Refused(Exception):
 @dataclass(slots=True)
 class Plan:
     """Frames to commit, then runs to stop. `deliver` and `restart` must happen before the command counts as taken;
-    `put` takes its time, and commits by itself."""
+    `put` takes its time, and commits by itself; `look` names a tool server to be looked at."""
 
     drafts: list[Draft] = field(default_factory=list)
     stop: list[str] = field(default_factory=list)
     deliver: c.Input | None = None
     restart: bool = False
     put: c.PutFile | None = None
+    look: str | None = None
 
 
 def decide(notebook: Notebook, command: c.Command, by: str) -> Plan:
@@ -416,6 +419,39 @@ def _put_file(notebook: Notebook, command: c.PutFile, by: str) -> Plan:
     return Plan(put=command)
 
 
+def _add_server(notebook: Notebook, command: c.AddServer, by: str) -> Plan:
+    try:
+        spec = checked(of_notebook(command.server, command.command or (), command.url))
+    except BadServer as problem:
+        raise Refused(str(problem)) from None
+    if (known := notebook.servers.get(spec.name)) is not None:
+        whose = "the team has" if known.get("team") else "there is"
+        raise Refused(f"{whose} a server {spec.name} already; choose another name")
+    if len(notebook.servers) >= SERVERS:
+        raise Refused(f"a notebook has at most {SERVERS} tool servers")
+    words = list(spec.command) or None
+    made = {"server": spec.name, "by": by, "command_id": command.id}
+    drafts = [
+        draft("server", event="added", command=words, url=spec.url, **made),
+        draft("server", event="looking", **made),
+    ]
+    return Plan(drafts, look=spec.name)
+
+
+def _remove_server(notebook: Notebook, command: c.RemoveServer, by: str) -> Plan:
+    known = notebook.servers.get(command.server)
+    if known is None or known.get("off"):
+        raise Refused("that server is gone already")
+    return Plan([draft("server", event="removed", server=command.server, by=by, command_id=command.id)])
+
+
+def _look_at_server(notebook: Notebook, command: c.LookAtServer, by: str) -> Plan:
+    if command.server not in notebook.servers:
+        raise Refused(f"there is no server {command.server}; it may have been taken out meanwhile")
+    made = draft("server", event="looking", server=command.server, by=by, command_id=command.id)
+    return Plan([made], look=command.server)
+
+
 def _restart_kernel(notebook: Notebook, command: c.RestartKernel, by: str) -> Plan:
     code = [run for run in notebook.runs.values() if not run.is_turn]
     plan = _stop_runs(notebook, code, by, command.id, "the kernel was restarted")
@@ -462,6 +498,9 @@ _DECISIONS: dict[type[Any], Callable[[Notebook, Any, str], Plan]] = {
     c.RemoveRule: _remove_rule,
     c.Check: _check,
     c.PutFile: _put_file,
+    c.AddServer: _add_server,
+    c.RemoveServer: _remove_server,
+    c.LookAtServer: _look_at_server,
     c.RestartKernel: _restart_kernel,
     c.Rename: _rename,
     c.Archive: _archive,

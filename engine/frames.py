@@ -277,6 +277,21 @@ class FileBody(Body):
     call: str | None = None
 
 
+class ServerBody(Body):
+    """A tool server of the notebook: added, taken out or turned off (`removed`), looked at; then what it listed, or why
+    that failed. `tools` as {"name", "title", "about", "reads"}: the server's own words, and a hint at most."""
+
+    event: Literal["added", "removed", "looking", "listed", "failed"]
+    server: str
+    command: list[str] | None = None
+    url: str | None = None
+    team: bool | None = None  # of the team's setting
+    tools: list[dict[str, Any]] | None = None
+    left_out: int | None = None  # tools that it has beyond those
+    problems: list[str] | None = None  # with single tools
+    reason: str | None = None
+
+
 class DeliveredBody(Body):
     """What a turn hands over: text (Markdown) and files, by path."""
 
@@ -336,6 +351,7 @@ BODIES: dict[str, type[Body]] = {
     "message": MessageBody,
     "check": CheckBody,
     "file": FileBody,
+    "server": ServerBody,
     "delivered": DeliveredBody,
     "error": ErrorBody,
     "done": DoneBody,

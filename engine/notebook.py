@@ -140,6 +140,7 @@ class Notebook:
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)  # what an approval of "this kind" covers, by id
     checks: dict[str, bool] = field(default_factory=dict)  # the checklist: item -> ticked
     files: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> newest version, as in its `file` frame
+    servers: dict[str, dict[str, Any]] = field(default_factory=dict)  # tool servers by name, with what they listed last
     history: History = ()  # what happened, in few lines
 
     @property
@@ -491,6 +492,26 @@ def _check(notebook: Notebook, frame: Frame) -> dict[str, Any]:
     return {"checks": {**notebook.checks, frame.body["item"]: bool(frame.body.get("done"))}}
 
 
+def _server(notebook: Notebook, frame: Frame) -> dict[str, Any]:
+    """`told` is what the server itself gave reason for last: what it listed, or how that failed."""
+    body, servers = frame.body, dict(notebook.servers)
+    name: str = body["server"]
+    known = servers.get(name)
+    match body.get("event"):
+        case "added":
+            where: dict[str, Any] = {key: body[key] for key in ("command", "url", "team") if key in body}
+            servers[name] = {"name": name, **where, "by": frame.by, "state": "new"}
+        case "removed" if known is not None and known.get("team") and not body.get("team"):
+            servers[name] = {**known, "off": True, "state": "off", "told": None}
+        case "removed":
+            servers.pop(name, None)
+        case "looking" if known is not None:
+            servers[name] = {**{key: value for key, value in known.items() if key != "off"}, "state": "looking"}
+        case "listed" | "failed" if known is not None:
+            servers[name] = {**known, "state": body["event"], "told": body}
+    return {"servers": servers}
+
+
 def _files(notebook: Notebook, frames: list[Frame]) -> Notebook:
     """The notebook after changes of files. One that is not kept any more keeps its last version; of those that are
     deleted only the newest are remembered."""
@@ -557,6 +578,7 @@ _REDUCERS = {
     "input": _input,
     "check": _check,
     "usage": _usage,
+    "server": _server,
     **dict.fromkeys(
         ("thought", "search", "context", "tool", "progress", "ask", "verdict", "message", "delivered", "error", "done"),
         _told,

@@ -20,6 +20,7 @@ from engine import commands as c
 from engine import decide, tenancy
 from engine.agent.calls import Tool
 from engine.agent.making import TurnConfig
+from engine.agent.mcp.servers import Servers, ServersConfig
 from engine.agent.models.choosing import Chosen, Models
 from engine.agent.tools import TOOLS
 from engine.agent.turn import Turn
@@ -60,6 +61,7 @@ class SessionConfig:
     turn_seconds: float = 480.0
     fetch_allow: Sequence[str] = ()
     models: Models = field(default_factory=Chosen)
+    servers: ServersConfig = field(default_factory=ServersConfig)
     tools: Mapping[str, Tool] = field(default_factory=lambda: TOOLS)
 
 
@@ -93,6 +95,7 @@ class Session:
         self._turn_config = TurnConfig(config.turn_seconds, config.models, config.tools, config.fetch_allow)
         self.broker = Broker(self, config.broker)
         self.code = CodeRuns(self)
+        self.servers = Servers(self, config.servers, config.fetch_allow, self._look_again)
         self.files = Files(notebook_id, config.sandbox.workspace(notebook_id), self, journal)
         self._keeper = Keeper(self.files, lambda: decide.active(self.notebook), self._look_again)
         self._putting: set[str] = set()  # commands that put a file, and are on their way
@@ -142,7 +145,7 @@ class Session:
     @property
     def _busy(self) -> bool:
         """Whether something needs this engine now; a turn that a person put off does not."""
-        if self._tenancy.starting or self._keeper.busy or self._putting:
+        if self._tenancy.starting or self._tenancy.awaited or self._keeper.busy or self._putting or self.servers.busy:
             return True
         return any(not run.parked for run in self.notebook.runs.values())
 
@@ -155,7 +158,7 @@ class Session:
         """Serves the notebook until it sleeps. Raises nothing that its supervisor must handle, but its own faults."""
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+                self._nursery = self.servers.nursery = nursery
                 nursery.start_soon(self._tenancy.ask)
                 async with self._writing:
                     await self._resume()
@@ -197,7 +200,11 @@ class Session:
         elif any(run.state in decide.ACTIVE and not run.is_turn for run in self.notebook.runs.values()):
             drafts += tenancy.lost(self.notebook, "the sandbox is gone")
         before = self.notebook.epoch
+        drafts += self.servers.team_drafts()
         await self._commit(drafts)
+        for name, server in self.notebook.servers.items():
+            if server["state"] == "looking":  # it was looked at as the server died
+                self.servers.look(name)
         await self.files.woke(before, self.epoch)
         self._repeat_requests()
 
@@ -345,6 +352,10 @@ class Session:
         while not condition(self.notebook):
             await self._changed.wait()
 
+    async def awake(self) -> Sandbox:
+        """The sandbox, started when there was none. Raises `SandboxError`."""
+        return await self._tenancy.awake()
+
     async def query(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """`await function(pool, *args)` on the store's loop."""
         return await self._journal.query(function, *args)
@@ -413,6 +424,8 @@ class Session:
             log.error("notebook %s: command %s: %s", self.id, command_id, error)
             await self._refuse(command_id, by, str(body.get("kind")), "the database refuses its content")
             return
+        if plan.look is not None:
+            self.servers.look(plan.look)
         for run_id in plan.stop:
             self.stop(run_id)
         if plan.restart and self._tenancy.sandbox is not None:
@@ -459,7 +472,9 @@ class Session:
     async def _advance(self) -> None:
         """Starts the next run when the lane is free; wakes the sandbox first."""
         run = decide.next_run(self.notebook)
-        if run is None or self._tenancy.starting or self._code_of(run) is None:
+        if run is not None and self._code_of(run) is None:
+            run = None
+        if self._tenancy.starting or (run is None and not self._tenancy.awaited):
             return
         self._idle_since = trio.current_time()
         if self._tenancy.sandbox is None:
@@ -468,6 +483,8 @@ class Session:
             self._nursery.start_soon(self._tenancy.start, self.files.fill)
             if self.notebook.sandbox.state != "starting":
                 await self._commit([draft("session", event="sandbox", state="starting", kernel="none")])
+            return
+        if run is None:
             return
         await self._commit(
             [draft("run", event="started", run_id=run.id, cell_id=run.cell_id, sandbox=self._tenancy.sandbox.id)]
@@ -482,6 +499,7 @@ class Session:
             if isinstance(news, Sandbox):
                 async with self._writing:
                     await self._commit(self._joined(news))
+                self._tenancy.told("")
                 continue
             sandbox = self._tenancy.let_go()
             if sandbox is not None:
@@ -492,6 +510,7 @@ class Session:
                 continue
             async with self._writing:
                 await self._commit(tenancy.not_started(self.notebook, str(news)))
+            self._tenancy.told(str(news))
 
     def execute(self, run_id: str) -> None:
         """Asks the sandbox for a run that has begun; known there, it is not started again."""

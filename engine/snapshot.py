@@ -14,7 +14,7 @@ from engine.output import Output
 from engine.splice import Edit
 from engine.story import Story
 
-FORMAT = 6
+FORMAT = 7
 
 
 def _plain(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ _STORY = tuple(item.name for item in fields(Story))
 _UNTOLD = Story()
 _NOTEBOOK = (
     *("id", "title", "seq", "archived", "cursor", "count", "epoch", "changed_at", "failed"),
-    *("model", "tokens", "cost", "policy", "rules", "checks", "files"),
+    *("model", "tokens", "cost", "policy", "rules", "checks", "files", "servers"),
 )
 
 
@@ -77,6 +77,7 @@ def view(notebook: Notebook) -> dict[str, Any]:
         "rules": list(notebook.rules.values()),
         "checks": notebook.checks,
         "files": list(notebook.files.values()),
+        "servers": list(notebook.servers.values()),
         "sandbox": _plain(notebook.sandbox, _SANDBOX),
         "runs": [_plain(run, _RUN) for run in notebook.runs.values()],
         "cells": [dump_cell(notebook.cells[cell_id], edits=False) for cell_id in notebook.order],

@@ -43,6 +43,8 @@ class Tenancy:
         self.starting = False
         self.news: list[Sandbox | Exception] = []  # it started, failed to start, or died
         self.records = Records()
+        self.awaited: list[trio.Event] = []  # by what needs the sandbox and is no run
+        self._not_awake = ""  # why the last one did not start
         self._id = notebook_id
         self._epoch = epoch
         self._config = config
@@ -71,6 +73,28 @@ class Tenancy:
             news = error
         self.news.append(news)
         self._wake()
+
+    async def awake(self) -> Sandbox:
+        """The sandbox, which the session starts when there is none. Raises `SandboxError`."""
+        if self.sandbox is None:
+            told = trio.Event()
+            self.awaited.append(told)
+            self._wake()
+            try:
+                await told.wait()
+            finally:
+                if told in self.awaited:
+                    self.awaited.remove(told)
+        if self.sandbox is None:
+            raise SandboxError(f"the sandbox did not start: {self._not_awake}")
+        return self.sandbox
+
+    def told(self, reason: str) -> None:
+        """It is awake, or did not start for `reason`: who waits for it goes on."""
+        self._not_awake = reason
+        for told in self.awaited:
+            told.set()
+        self.awaited.clear()
 
     def take(self, sandbox: Sandbox) -> None:
         """From now on it is ours. The caller starts `read`."""

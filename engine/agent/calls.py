@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -174,9 +174,14 @@ class Tool(Protocol):
     as unknown.
     """
 
-    name: ClassVar[str]
-    risk: ClassVar[Risk]
-    effect: ClassVar[EffectClass]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def risk(self) -> Risk: ...
+
+    @property
+    def effect(self) -> EffectClass: ...
 
     @property
     def Arguments(self) -> type[BaseModel]:

@@ -15,13 +15,15 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from engine.agent.calls import Call, Description, OutcomeUnknown, Result, Tool, ToolFailed
+from engine.agent.mcp.listing import SEPARATOR
+from engine.agent.mcp.servers import Servers
 from engine.agent.models.choosing import Models
 from engine.agent.room import TurnRoom
 from engine.agent.tools.text import one_line
 from engine.broker import Asker, Broker, Parked, Wanted, digest
 from engine.effects import bounded, code_run, effect_key, kept, result_from
 from engine.files import Files
-from engine.frames import Draft, draft
+from engine.frames import Draft, Risk, draft
 from engine.notebook import Notebook, Run
 from engine.runs import CodeRuns, Decided
 from engine.store.steps import Row
@@ -46,6 +48,9 @@ class Host(Protocol):
 
     @property
     def files(self) -> Files: ...
+
+    @property
+    def servers(self) -> Servers: ...
 
     async def step(self, decide: Callable[[Notebook], Decided]) -> None:
         """Commits what `decide` makes of the notebook as it is at that moment, in one step."""
@@ -105,6 +110,11 @@ class Calls:
     def _notebook(self) -> Notebook:
         return self._host.notebook
 
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """Ours, and those of the notebook's servers that are connected."""
+        return {**self._config.tools, **self._host.servers.tools}
+
     async def announce(self, number: int, calls: Sequence[Call]) -> dict[str, Prepared | Result]:
         """Tells what is to be done and asks for it, side by side. A call whose subject an earlier one may still make is
         described when it comes to it."""
@@ -120,7 +130,7 @@ class Calls:
                 prepared[call.id] = made
             if call.id in told:
                 continue
-            tool = self._config.tools.get(call.tool)
+            tool = self.tools.get(call.tool)
             good = made if isinstance(made, Prepared) else None
             drafts.append(
                 draft(
@@ -141,11 +151,11 @@ class Calls:
 
     async def _prepare(self, call: Call) -> Prepared | Result:
         """What the call would do; a result when it cannot be made at all."""
-        tool = self._config.tools.get(call.tool)
+        tool = self.tools.get(call.tool)
         if call.malformed is not None:
             return Result("error", f"the arguments of {call.tool} cannot be read: {call.malformed}")
         if tool is None:
-            known = ", ".join(self._config.tools)
+            known = ", ".join(self.tools)
             return Result("error", f"there is no tool {call.tool!r}; there are: {known}")
         try:
             arguments = tool.Arguments.model_validate(call.arguments)
@@ -220,7 +230,7 @@ class Calls:
         call, tool = prepared.call, prepared.tool
         begun = draft(
             "tool", event="begun", call=call.id, title=prepared.description.title,
-            output=code_run(key) if tool.risk == "run" else None, **self._at,
+            output=code_run(key) if tool.risk == "run" and tool.name in self._config.tools else None, **self._at,
         )  # fmt: skip
         reserved = Row(
             "effect",
@@ -236,13 +246,15 @@ class Calls:
             async with self._room(prepared.call) as room:
                 return await prepared.tool.run(room, key, prepared.arguments, prepared.description)
         except OutcomeUnknown:
-            return await self._ask_whether(prepared.call, prepared.tool)
+            return await self._ask_whether(prepared.call, prepared.tool.risk)
         except ToolFailed as error:
             return Result("error", str(error))
 
     async def _recover(self, call: Call, bound: str) -> Result:
         """A call that was begun by a process that died: done again, found out about, or told as unknown."""
-        tool, key = self._config.tools.get(call.tool), effect_key(self._run.id, call.id, bound)
+        tool, key = self.tools.get(call.tool), effect_key(self._run.id, call.id, bound)
+        if tool is None and SEPARATOR in call.tool:  # its server is not to be had now; who knows what it did
+            return await self._ask_whether(call, "run")
         if tool is None:
             return Result("unknown", f"the server stopped while {call.tool} ran, and this one has no such tool")
         try:
@@ -258,17 +270,17 @@ class Calls:
             if found is not None:
                 return found
             if tool.effect == "once":
-                return await self._ask_whether(call, tool)
+                return await self._ask_whether(call, tool.risk)
         prepared = await self._prepare(call)
         return prepared if isinstance(prepared, Result) else await self._do(prepared, key)
 
-    async def _ask_whether(self, call: Call, tool: Tool) -> Result:
+    async def _ask_whether(self, call: Call, risk: Risk) -> Result:
         """Nobody can know whether it happened but, perhaps, a person: silence leaves it unknown."""
         asked = replace(call, id=f"{call.id}.happened", why=WHETHER)
         shown = json.dumps(call.arguments, ensure_ascii=False, indent=1) if len(call.arguments) != 1 else ""
         command = shown or str(next(iter(call.arguments.values())))
         question = Description(f"Did this happen? {call.tool}: {one_line(command)}", command)
-        await self._host.broker.decide(self._asker, [Wanted(asked, question, tool.risk, call.id, always=True)])
+        await self._host.broker.decide(self._asker, [Wanted(asked, question, risk, call.id, always=True)])
         verdict = await self._verdict(asked)
         if verdict.approved:
             return Result("done", f"{WHETHER} {verdict.by or 'A person'} says that it happened.")

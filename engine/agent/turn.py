@@ -39,6 +39,7 @@ from engine.agent.compacting import KEPT, SHARE, summary, tokens_of
 from engine.agent.context import Shown, shown
 from engine.agent.making import Calls, Host, TurnConfig
 from engine.agent.models.places import RUNBOOK
+from engine.agent.models.runbook import RunbookModel
 from engine.effects import call_id, kept, result_from
 from engine.frames import Draft, draft
 from engine.ids import new_id
@@ -97,6 +98,7 @@ class Turn:
         self._cost: float | None = None
         self._model: Model | None = None
         self._summary: dict[str, Any] = {}  # what stands for the oldest exchanges: {"upto", "text"}
+        self._remarks: list[str] = []  # that the model is told at the next round
 
     @property
     def _notebook(self) -> Notebook:
@@ -239,6 +241,7 @@ class Turn:
             self._model = self._config.models.choose(self._begin.get("model", RUNBOOK))
         except ModelFailed as failed:
             return Ending("error", failed.reason, settings=failed.settings)
+        self._remarks += await self._host.servers.ready(servers_named(self._model, self._begin["request"]))
         resumed = used
         while True:
             if self._own:  # the newest reply may have calls without a result, or be the last one
@@ -376,9 +379,11 @@ class Turn:
                 )
             ]
             texts = [item["text"] for item in said]
+            remarks, self._remarks = self._remarks, []
             drafts += [draft("message", event="taken", message=item["message"], **self._at) for item in said]
             if kernel_before is not None and _kernel(notebook) != kernel_before:
-                told = KERNEL_GONE
+                remarks = [KERNEL_GONE, *remarks]
+            for told in remarks:
                 texts.append(told)
                 drafts.append(
                     draft("message", event="taken", message=new_id(), text=told, **{**self._at, "by": "nightbook"})
@@ -414,7 +419,7 @@ class Turn:
             pictures=pictures,
             blobs=await self._bytes_of(pictures, exchanges),
         )
-        specs = [spec(tool) for tool in self._config.tools.values()]
+        specs = [spec(tool) for tool in self._calls.tools.values()]
         reply: Reply | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -662,6 +667,11 @@ def runaway(exchanges: Sequence[Exchange]) -> str | None:
 def _pause(failures: int) -> float:
     """Seconds before the next attempt; not the same for all who were turned away at once."""
     return PAUSE_SECONDS[min(failures, len(PAUSE_SECONDS)) - 1] * random.uniform(1.0, 1.25)
+
+
+def servers_named(model: Model, request: str) -> set[str] | None:
+    """The tool servers that a turn may call; null: any. A runbook says which before it begins."""
+    return RunbookModel.servers(request) if isinstance(model, RunbookModel) else None
 
 
 def spec(tool: Tool) -> ToolSpec:

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from typing import Any
 import trio
 
 from engine.sandbox.isolation import PACKAGE_ROOT, Place, choose, python_prefixes, shared_memory_for
+from engine.sandbox.program import Program
+from engine.sandbox.program import SandboxError as SandboxError
 
 START_SECONDS = 30.0
 RECONNECT_SECONDS = 10.0
@@ -28,10 +30,6 @@ _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); from engine.sandbox.shim import main; "
     "main(sys.argv[2], int(sys.argv[3]))"
 )
-
-
-class SandboxError(Exception):
-    """The sandbox refused a request or could not be started; the message says why."""
 
 
 class SandboxLost(SandboxError):
@@ -171,6 +169,7 @@ class Sandbox:
         self.kernel = "none"
         self.runs: dict[str, dict[str, Any]] = {}
         self._folder = config.folder(notebook_id)
+        self._epoch = epoch
         self._requests = _Line(self._folder, epoch)
         self._records = _Line(self._folder, epoch)
         self._questions = _Line(self._folder, epoch)  # of their own: a stop must not wait behind one
@@ -249,6 +248,14 @@ class Sandbox:
                 raise
             except (trio.BrokenResourceError, trio.ClosedResourceError, SandboxError):
                 return {}
+
+    async def serve(self, program: Sequence[str], environment: Mapping[str, str]) -> "Program":
+        """Start a program that talks over pipes, isolated as a shell cell is. It lives until its `Program` is closed.
+
+        `environment` comes on top of the built one. Raises `SandboxError` when it cannot be started.
+        """
+        fields = {"program": list(program), "environment": dict(environment)}
+        return await Program.start(self._folder, {"id": "1", "op": "serve", "epoch": self._epoch, **fields})
 
     async def restart_kernel(self, key: str) -> None:
         """End the kernel and start a new one, once for each `key`."""

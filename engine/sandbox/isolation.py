@@ -83,8 +83,9 @@ class Place(NamedTuple):
             "XDG_CACHE_HOME": f"{temporary}/.cache",
         }
 
-    def command(self, program: list[str], info_fd: int) -> list[str]:
-        """`program` as it is to be started; bubblewrap writes the id of its first process to `info_fd` as JSON."""
+    def command(self, program: list[str], info_fd: int, options_fd: int = -1) -> list[str]:
+        """`program` as it is to be started; bubblewrap writes the id of its first process to `info_fd` as JSON, and
+        reads more options (ended by NUL) from `options_fd`."""
         if self.mode == "process":
             return program
         command = [
@@ -121,6 +122,8 @@ class Place(NamedTuple):
         command += ["--remount-ro", "/run", "--remount-ro", "/dev", "--remount-ro", "/"]
         for name, value in self.environment().items():
             command += ["--setenv", name, value]
+        if options_fd >= 0:
+            command += ["--args", str(options_fd)]
         return [*command, "--", *program]
 
     def _tmpfs(self, folder: str, size: int) -> list[str]:

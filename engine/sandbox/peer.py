@@ -63,6 +63,15 @@ class Peer:
                 self._out += encode(answer)
         self._write()
 
+    def tell(self, body: dict[str, Any]) -> None:
+        """Something that nobody asked for, on a connection that serves one program."""
+        self._out += encode(body)
+        self.wake()
+
+    def hand_over(self, name: Any, fds: list[int]) -> None:
+        """Answers the request with descriptors beside it. Raises `OSError` when the connection does not take them."""
+        socket.send_fds(self._socket, [encode({"id": name, "ok": True})], fds)
+
     def reply(self, name: Any, body: dict[str, Any]) -> None:
         """The answer to a request that could not be answered at once."""
         self._out += encode({"id": name, "ok": True, **body})

@@ -26,6 +26,7 @@ from engine.sandbox.kernel_host import KernelHost
 from engine.sandbox.loop import Loop
 from engine.sandbox.peer import Peer
 from engine.sandbox.run import Run
+from engine.sandbox.served import Served
 from engine.sandbox.shell_run import ShellRun
 from engine.sandbox.spool import RunBook, Spool
 
@@ -58,6 +59,7 @@ class Shim:
         self.book = RunBook(folder / "runs.jsonl")
         self._runs: dict[str, Run] = {}
         self._shells: dict[str, ShellRun] = {}
+        self._served: dict[Peer, Served] = {}  # by the connection that each lives as long as
         self._children: dict[int, Callable[[int], None]] = {}
         self._keys: dict[str, dict[str, Any]] = {}
         self._paused = False
@@ -110,6 +112,8 @@ class Shim:
     def left(self, peer: Peer) -> None:
         """A connection is closed."""
         self.peers.remove(peer)
+        if (served := self._served.pop(peer, None)) is not None:
+            served.kill()
         if self.receiver is peer:
             self.receiver = None
         if not self.peers:
@@ -180,6 +184,29 @@ class Shim:
                 self._adopt(shell.tree.pid, shell.died)
                 shell.pause(self._paused)
         return {"state": self.book.runs[name]["state"]}
+
+    def _op_serve(self, peer: Peer, body: dict[str, Any]) -> None:
+        program, environment = body["program"], body["environment"]
+        if not program or not all(isinstance(word, str) and "\0" not in word for word in program):
+            raise Refused("the program is no list of words")
+        if not all(isinstance(text, str) and "\0" not in text for pair in environment.items() for text in pair):
+            raise Refused("the environment is no table of texts")
+        if self._ending:
+            raise Refused("the sandbox is being shut down")
+        if peer in self._served or peer is self.receiver:
+            raise Refused("a connection serves one program, and nothing else")
+        try:
+            served = Served(self._place, self.loop, f"{self._mark}:served", program, environment, peer)
+        except OSError as problem:
+            raise Refused(f"it could not be started: {problem}") from problem
+        self._served[peer] = served
+        self._adopt(served.tree.pid, served.died)
+        try:
+            peer.hand_over(body["id"], served.fds)
+        except OSError:
+            peer.close()
+        finally:
+            served.let_go()
 
     def _op_stop(self, _peer: Peer, body: dict[str, Any]) -> dict[str, Any]:
         self._stop(str(body["run"]))
@@ -276,8 +303,8 @@ class Shim:
         elif number == signal.SIGTERM:
             self._shut_down()
 
-    def _owners(self) -> list[KernelHost | ShellRun]:
-        return [self.kernel, *self._shells.values()]
+    def _owners(self) -> list[KernelHost | ShellRun | Served]:
+        return [self.kernel, *self._shells.values(), *self._served.values()]
 
     def _members(self) -> list[processes.Process]:
         seen = processes.table()
@@ -289,7 +316,7 @@ class Shim:
         self.loop.after(WATCH_SECONDS if self._runs else WATCH_IDLE_SECONDS, self._watch)
         self.spool.write()
         self._mind_spool()
-        if self.kernel.tree is not None or self._shells:
+        if self.kernel.tree is not None or self._shells or self._served:
             self._check_limits()
         now = time.monotonic()
         if self.peers:
@@ -305,8 +332,8 @@ class Shim:
         most, memory = int(self._limits["processes"]), int(self._limits["memory_bytes"])
         seen = processes.table()
         everyone: dict[int, processes.Process] = {}
-        biggest: tuple[int, KernelHost | ShellRun] = (-1, self.kernel)
-        crowd: tuple[int, KernelHost | ShellRun] = (-1, self.kernel)
+        biggest: tuple[int, KernelHost | ShellRun | Served] = (-1, self.kernel)
+        crowd: tuple[int, KernelHost | ShellRun | Served] = (-1, self.kernel)
         for owner in self._owners():
             members = owner.members(seen)
             everyone |= {process.pid: process for process in members}
@@ -333,6 +360,8 @@ class Shim:
             for name in list(self._runs):
                 self._stop(name)
             self.kernel.shut_down()
+            for served in self._served.values():
+                served.kill()
             self._leave_when_empty(time.monotonic() + 10)
 
     def _leave_when_empty(self, until: float) -> None:

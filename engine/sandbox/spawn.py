@@ -10,23 +10,30 @@ import time
 
 from engine.sandbox.isolation import Place
 from engine.sandbox.processes import MARK, Tree, die_with_parent, look, prefer_for_oom_killer
+from engine.sandbox.run import memory_file
 
 INFO_SECONDS = 10.0
 
 
 def spawn(
     place: Place, program: list[str], mark: str, *, stdin: int, stdout: int, stderr: int, leader: bool,
-    pass_fds: tuple[int, ...] = (),
+    pass_fds: tuple[int, ...] = (), environment: dict[str, str] | None = None,
 ) -> Tree:  # fmt: skip
     """Start `program`; raises `OSError` when it cannot be started.
 
     `mark` names the tree where there is no namespace to do so. `leader` starts a session; a program that makes its own
-    must not be the leader of one already. The child is the caller's to reap.
+    must not be the leader of one already. The child is the caller's to reap. `environment` comes on top of the built
+    one; it may hold secrets, so it is on no command line.
     """
     isolated = place.mode == "bubblewrap"
-    environment = {} if isolated else {**place.environment(), MARK: mark}
+    more = environment or {}
+    variables = {} if isolated else {**place.environment(), **more, MARK: mark}
+    options = -1
+    if isolated and more:
+        options = memory_file("options", b"".join(f"--setenv\0{name}\0{more[name]}\0".encode() for name in more))
     here = os.getpid()
     read, write = os.pipe()
+    inherited = (*pass_fds, *(fd for fd in (write, options) if fd >= 0)) if isolated else pass_fds
 
     def between_fork_and_exec() -> None:
         os.umask(0o022)  # the shim's own is stricter
@@ -36,8 +43,8 @@ def spawn(
 
     try:
         child = subprocess.Popen(
-            place.command(program, write), env=environment, cwd=place.workspace, stdin=stdin, stdout=stdout,
-            stderr=stderr, pass_fds=(*pass_fds, write) if isolated else pass_fds, preexec_fn=between_fork_and_exec,
+            place.command(program, write, options), env=variables, cwd=place.workspace, stdin=stdin, stdout=stdout,
+            stderr=stderr, pass_fds=inherited, preexec_fn=between_fork_and_exec,
             start_new_session=isolated or leader,
         )  # fmt: skip
         os.close(write)
@@ -46,8 +53,9 @@ def spawn(
         inner = _first_process(read) if isolated else None
     finally:
         os.close(read)
-        if write >= 0:
-            os.close(write)
+        for fd in (write, options):
+            if fd >= 0:
+                os.close(fd)
     return Tree(child.pid, _began(child.pid), inner, _began(inner), mark)
 
 

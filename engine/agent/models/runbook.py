@@ -7,12 +7,14 @@ is denied ends the turn with its number; a question ends it until somebody answe
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from engine.agent.calls import KERNEL_GONE, NOT_RUN, Call, Conversation, Exchange, Reply, Result, Thought, ToolSpec
+from engine.agent.mcp.listing import SEPARATOR
 
 STEPS = 100
 PIECE = 240  # characters of prose that are said at once
@@ -166,6 +168,26 @@ def _run(block: _Block) -> tuple[str, dict[str, Any]]:
     return "run_cell", {"cell_id": block.needs("the id of a cell")}
 
 
+def _tool(block: _Block) -> tuple[str, dict[str, Any]]:
+    """Any tool by its name, its arguments a JSON object inside: how those of a server are called."""
+    name = block.needs("the name of a tool")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise Malformed(f"{name!r} is no name of a tool", block.line)
+    if not block.body.strip():
+        return name, {}
+    try:
+        arguments = json.loads(block.body)
+    except json.JSONDecodeError as error:
+        raise Malformed(
+            f"the arguments are no JSON: {error.msg} (column {error.colno})", block.line + error.lineno
+        ) from None
+    except RecursionError:
+        raise Malformed("the arguments are nested too deeply", block.line + 1) from None
+    if not isinstance(arguments, dict):
+        raise Malformed('the arguments are a JSON object, such as {"path": "notes.md"}', block.line + 1)
+    return name, arguments
+
+
 def _deliver(block: _Block) -> tuple[str, dict[str, Any]]:
     """Behind the word stand paths of files, inside the text."""
     files = block.rest.split()
@@ -186,6 +208,7 @@ _BLOCKS: dict[str, Callable[[_Block], tuple[str, dict[str, Any]]]] = {
     "check": _check,
     "progress": _text("progress", "text", "a few words"),
     "run": _run,
+    "tool": _tool,
     "deliver": _deliver,
 }
 _PROSE = ("text", "")  # a block of these words is something to read, not to do
@@ -243,6 +266,15 @@ class RunbookModel:
 
     name: ClassVar[str] = "runbook"
 
+    @staticmethod
+    def servers(request: str) -> set[str]:
+        """The tool servers that the steps of a request name; none when it cannot be read."""
+        try:
+            steps = parse(request).steps
+        except Malformed:
+            return set()
+        return {server for server, separator, _ in (step.tool.partition(SEPARATOR) for step in steps) if separator}
+
     async def reply(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> AsyncIterator[Thought | Reply]:
         """Says the prose before the next step, then asks for that step; behind the last step it is done."""
         try:
@@ -256,7 +288,9 @@ class RunbookModel:
         known = {tool.name for tool in tools}
         for step in book.steps:
             if step.tool not in known:
-                yield Reply(error=f"line {step.line}: `{step.word}` is not to be had here", error_line=step.line)
+                what = step.tool if step.word == "tool" else step.word
+                missing = _missing(step.tool, known, conversation)
+                yield Reply(error=f"line {step.line}: `{what}` is not to be had here{missing}", error_line=step.line)
                 return
         if not book.steps and not book.rest:
             yield Reply(error="the request is empty: say what is to be done", error_line=1)
@@ -277,6 +311,19 @@ class RunbookModel:
         why = step.prose[-WHY:].strip() or None
         call = Call(f"step-{at}", step.tool, step.arguments, why=why, step=at, line=step.line)
         yield Reply([call], state={"step": at})
+
+
+def _missing(tool: str, known: Collection[str], conversation: Conversation) -> str:
+    """Why a tool of a server is not there, as far as that was told."""
+    server, separator, _ = tool.partition(SEPARATOR)
+    if not separator:
+        return ""
+    said = conversation.exchanges[-1].messages if conversation.exchanges else conversation.messages
+    told = next((message for message in reversed(said) if f"The server {server} " in message), None)
+    others = sorted(name for name in known if name.startswith(f"{server}{SEPARATOR}"))
+    if told is None and others:
+        return f"; the server {server} has {', '.join(others[:20])}"
+    return f": {told}" if told is not None else f": the notebook has no server {server}"
 
 
 def _next(conversation: Conversation) -> int:

@@ -88,6 +88,10 @@ def test_a_block_is_a_call_that_its_tool_understands(source: str, tool: str, arg
         (block("progress"), 1, "needs a few words"),
         (block("run"), 1, "needs the id"),
         (block("deliver"), 1, "needs text"),
+        (block("tool"), 1, "needs the name of a tool"),
+        (block("tool two words", "{}"), 1, "is no name of a tool"),
+        (block("tool time__now", "{", '  "zone": }'), 3, "no JSON"),
+        (block("tool time__now", '["a list"]'), 2, "are a JSON object"),
         ("\n".join([block("wait 1")] * (STEPS + 1)), 2 * STEPS + 1, f"at most {STEPS} steps"),
     ],
 )
@@ -103,7 +107,7 @@ def test_prose_and_blocks_to_be_read_are_prose() -> None:
     assert [step.prose for step in book.steps] == [f"First.\n\n{block('text', 'just to read')}"]
     assert book.rest == "The end."
     assert parse("Inline ```code``` is prose.").steps == []
-    assert len(WORDS) == 12
+    assert len(WORDS) == 13
 
 
 def test_prose_is_said_in_pieces_that_together_are_it() -> None:
