@@ -124,7 +124,7 @@ export default {
     },
     boxTitle() {
       const { isolation, reason } = this.sandbox;
-      return [isolation ? `Isolation: ${isolation}` : "", reason ?? ""].filter(Boolean).join(". ");
+      return [this.box, isolation ? `Isolation: ${isolation}` : "", reason ?? ""].filter(Boolean).join(". ");
     },
   },
   watch: {
