@@ -18,10 +18,11 @@ help:
 run: $(VENV)/.ready
 	@$(BIN)/nightbook serve
 
-# Most of the time a test waits for a process: several at once use the cores.
+# Most of the time a test waits for a process: several at once use the cores. A file stays in one process, as some
+# tests look for what they started among all that runs.
 test: check browser
-	$(BIN)/pytest -n 3 --dist worksteal tests
-	$(BIN)/pytest -n 2 --dist worksteal e2e
+	$(BIN)/pytest -n 3 --dist loadfile tests
+	$(BIN)/pytest -n 3 --dist loadfile e2e
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

@@ -18,8 +18,8 @@ DESERTED = 180.0 if SOAK else 5.0  # with no viewer at all, while a turn works
 TURN_KILLS = 100 if SOAK else 5
 CUTS = 20 if SOAK else 6
 IDLE_LIMIT, SILENCE = (5.0, 20.0) if SOAK else (3.0, 8.0)
-MEGABYTES = 200 if SOAK else 60
-VISITS = 100 if SOAK else 15
+MEGABYTES = 200 if SOAK else 30
+VISITS = 100 if SOAK else 8
 EDITS = 50 if SOAK else 16  # of each of two people in one cell
 
 SHORT_LIMITS = {"REPLAY_SECONDS": 1, "SANDBOX_IDLE_SECONDS": 2, "POLL_SECONDS": 1, "ORPHAN_SECONDS": 2}

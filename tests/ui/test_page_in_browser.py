@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from e2e.editor import caret, expect_text, fill, place, text_of
+from e2e.scale import SOAK
 from tests.ui.conftest import Site
 from tests.ui.test_output_in_browser import drawn, opened
 
@@ -472,7 +473,7 @@ def test_visits_leave_nothing_behind(browser: Browser, site: Site) -> None:
 
     page.goto("about:blank")
     before = eventually(page, settled)
-    for _ in range(10):
+    for _ in range(10 if SOAK else 4):
         tab = context.new_page()
         opened(tab, site, notebook)
         tab.goto(site.address)
