@@ -13,18 +13,18 @@ import errno
 import importlib
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
 import trio
 
 from app.auth import load_or_make_token
+from app.leaving import Leaving
 from app.running import ProcessFile
 from app.settings import Settings, SettingsError, models_config
 from engine.agent.mcp.servers import ServersConfig
@@ -39,7 +39,6 @@ from engine.supervisor import Supervisor
 log = logging.getLogger("nightbook")
 
 SWITCH_SECONDS = 0.0005  # with the web thread busy, a commit waits for the interpreter no longer than this
-LEAVE_SECONDS = 8.0
 
 
 def run(settings: Settings, *, web: bool, worker: bool) -> int:
@@ -64,7 +63,11 @@ def run(settings: Settings, *, web: bool, worker: bool) -> int:
             asyncio.run(schema.migrate(dsn))
         except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise unavailable(dsn, error) from error
-        return trio.run(_main, settings, dsn, listener, worker, began)
+        leaving = Leaving(settings.data)
+        leaving.install()
+        code = trio.run(_main, settings, dsn, listener, worker, began, leaving)
+        leaving.finish()
+        return code
     finally:
         if listener is not None:
             listener.close()
@@ -108,7 +111,9 @@ def sandbox_config(settings: Settings) -> SandboxConfig:
     )
 
 
-async def _main(settings: Settings, dsn: str, listener: socket.socket | None, worker: bool, began: float) -> int:
+async def _main(
+    settings: Settings, dsn: str, listener: socket.socket | None, worker: bool, began: float, leaving: Leaving
+) -> int:
     journal = supervisor = None
     if worker:
         journal = Journal(dsn)
@@ -126,43 +131,47 @@ async def _main(settings: Settings, dsn: str, listener: socket.socket | None, wo
             servers=ServersConfig(settings.team_servers),
         )
     code = 0
+    leave = supervisor.leave if supervisor is not None else _nothing
+    settled = supervisor.settled if supervisor is not None else _at_once
     async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            nursery.start_soon(_leave_on, signals, nursery.cancel_scope)
-            if journal is not None and supervisor is not None:
-                await journal.start(supervisor.hint, supervisor.question)
-                nursery.start_soon(supervisor.serve)
-                await supervisor.ready.wait()
-            try:
-                if listener is None:
-                    print(
-                        f"Nightbook worker is ready ({time.monotonic() - began:.1f} s). Stop it with Ctrl-C.",
-                        flush=True,
-                    )
-                    await trio.sleep_forever()
-                else:
-                    code = await _serve_web(settings, dsn, listener, supervisor, began)
-                    nursery.cancel_scope.cancel()
-            finally:
-                if journal is not None:
-                    nursery.cancel_scope.cancel()
+        nursery.start_soon(leaving.serve, nursery.cancel_scope, leave, settled)
+        if journal is not None and supervisor is not None:
+            await journal.start(supervisor.hint, supervisor.question)
+            nursery.start_soon(supervisor.serve)
+            await supervisor.ready.wait()
+        try:
+            if listener is None:
+                print(
+                    f"Nightbook worker is ready ({time.monotonic() - began:.1f} s). Stop it with Ctrl-C.",
+                    flush=True,
+                )
+                await trio.sleep_forever()
+            else:
+                code = await _serve_web(settings, dsn, listener, supervisor, began, leaving)
+                nursery.cancel_scope.cancel()
+        finally:
+            if journal is not None:
+                nursery.cancel_scope.cancel()
     if journal is not None:
         await journal.stop()
     return code
 
 
-async def _leave_on(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
-    async for number in signals:
-        log.info("%s: leaving; programs in sandboxes go on", signal.Signals(number).name)
-        scope.cancel()
-        # A second one does not wait for anybody.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        return
+def _nothing() -> None:
+    """Without a worker half there is nothing to hold back."""
+
+
+def _at_once() -> bool:
+    return True
 
 
 async def _serve_web(
-    settings: Settings, dsn: str, listener: socket.socket, supervisor: Supervisor | None, began: float
+    settings: Settings,
+    dsn: str,
+    listener: socket.socket,
+    supervisor: Supervisor | None,
+    began: float,
+    leaving: Leaving,
 ) -> int:
     """Runs the web thread until it ends or this task is cancelled. Returns 1 when it died."""
     # Imported only where pages are served: NiceGUI takes a second and 60 MiB.
@@ -172,6 +181,7 @@ async def _serve_web(
     token = load_or_make_token(settings)
     port = listener.getsockname()[1]
     feed = Feed(dsn, web.feed_config(settings))
+    leaving.tell.append(feed.leave)
     ready = None if supervisor is None else supervisor.ready.is_set
     app = web.build(settings, feed, token, port, ready)
     over = trio.Event()

@@ -144,7 +144,9 @@ class Subscription:
 
     @property
     def engine(self) -> str:
-        """ "here", or "away" while no living worker serves the notebook or could."""
+        """ "here", "leaving" as this server ends, "away" while no living worker serves the notebook or could."""
+        if self._feed.leaving:
+            return "leaving"
         return "away" if self._channel.away else "here"
 
     @property
@@ -219,6 +221,12 @@ class Feed:
         self._asked: dict[int, asyncio.Future[None]] = {}
         self.pool: asyncpg.Pool[Any]
         self.state = "live"
+        self.leaving = False
+
+    def leave(self) -> bool:
+        """The server is about to end, and says so to who looks; from any thread. Returns whether anybody does."""
+        self.leaving = True
+        return any(channel.viewers for channel in list(self._channels.values()))
 
     async def start(self) -> None:
         """Connects and begins to listen. Raises asyncpg's errors or OSError when the database cannot be reached."""

@@ -88,6 +88,7 @@ class Session:
         self._snapshot_seq = 0
         self._idle_since = trio.current_time()
         self._slept = False
+        self._leaving = False
         self._nursery: trio.Nursery | None = None
         self._writing = trio.Lock()
         self._changed = trio.Event()
@@ -99,6 +100,17 @@ class Session:
         self.files = Files(notebook_id, config.sandbox.workspace(notebook_id), self, journal)
         self._keeper = Keeper(self.files, lambda: decide.active(self.notebook), self._look_again)
         self._putting: set[str] = set()  # commands that put a file, and are on their way
+
+    def leave(self) -> None:
+        """Begins nothing new; turns rest before their next round. What runs in the sandbox is still taken down."""
+        self._leaving = True
+        for turn in self._turns.values():
+            turn.leave()
+
+    @property
+    def settled(self) -> bool:
+        """Whether every turn rests, waits for people or the lane, or for code, which goes on in the sandbox."""
+        return all(turn.resting or decide.calls_of(self.notebook, run_id) for run_id, turn in self._turns.items())
 
     def poke(self) -> None:
         """There may be new commands, or verdicts."""
@@ -229,14 +241,17 @@ class Session:
         while True:
             if self._tenancy.news:
                 await self._take_news()
+            if self._leaving:
+                self._commands_changed = False  # they are rows: the next engine takes them
             if self._commands_changed:
                 self._commands_changed = False
                 await self._take_commands()
             if self._tenancy.records:
                 await self._take_records()
-            async with self._writing:
-                await self._advance_turns()
-                await self._advance()
+            if not self._leaving:
+                async with self._writing:
+                    await self._advance_turns()
+                    await self._advance()
             if self.notebook.seq - self._snapshot_seq >= SNAPSHOT_FRAMES:
                 await self._snapshot()
             if self._commands_changed or self._tenancy.records or self._tenancy.news:
@@ -367,6 +382,8 @@ class Session:
     def _take_up(self, run: Run) -> None:
         """Starts the task of a turn, wherever the turn stands."""
         turn = self._turns[run.id] = Turn(self, run, self._turn_config)
+        if self._leaving:
+            turn.leave()
         assert self._nursery is not None
         self._nursery.start_soon(self._run_turn, run.id, turn)
 
@@ -551,7 +568,7 @@ class Session:
         while batch := self._tenancy.records.take():
             async with self._writing:
                 await self._take_batch(batch, workspace)
-            if self._commands_changed:  # a stop must not wait behind a flood
+            if self._commands_changed and not self._leaving:  # a stop must not wait behind a flood
                 self._commands_changed = False
                 await self._take_commands()
 

@@ -108,10 +108,22 @@ class Supervisor:
         self._again: set[str] = set()
         self._look = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._leaving = False
 
     def statistics(self) -> dict[str, Any]:
         """Sessions awake now, and statements committed."""
         return {"sessions": len(self._sessions), "commits": self._journal.commits, "worker": self.worker_id}
+
+    def leave(self) -> None:
+        """Begins nothing new: no notebook is taken, no run started, no round of a turn begun."""
+        self._leaving = True
+        for session in self._sessions.values():
+            if session is not None:
+                session.leave()
+
+    def settled(self) -> bool:
+        """Whether every turn stands where stopping costs it nothing."""
+        return all(session is None or session.settled for session in self._sessions.values())
 
     def hint(self, notebook_id: str) -> None:
         """A command may wait for the notebook; "*": anywhere."""
@@ -196,6 +208,8 @@ class Supervisor:
 
     def _wake(self, notebook_id: str) -> None:
         assert self._nursery is not None
+        if self._leaving:
+            return
         if notebook_id not in self._sessions:
             self._sessions[notebook_id] = None
             self._nursery.start_soon(self._own, notebook_id)
@@ -216,9 +230,11 @@ class Supervisor:
                     return
                 session = Session(notebook_id, claim, self._journal, self._config)
                 self._sessions[notebook_id] = session
+                if self._leaving:
+                    session.leave()
                 self._again.discard(notebook_id)
                 await session.run()
-                if notebook_id not in self._again:
+                if notebook_id not in self._again or self._leaving:
                     return
         except* (UnknownNotebook, *UNREACHABLE) as group:
             log.warning("notebook %s: %s", notebook_id, group.exceptions[0])

@@ -271,7 +271,7 @@ class Viewer:
 
     def _beat(self, subscription: Subscription | None) -> None:
         """A sign of life: who serves the notebook and who is here. `None`: the feed itself is away."""
-        engine = "here" if subscription is not None and subscription.engine == "here" else "away"
+        engine = "away" if subscription is None else subscription.engine
         if self._feed.state == "offline" or subscription is None:
             engine = "store-away"
         people = [] if subscription is None else list(subscription.people)

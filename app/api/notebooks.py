@@ -304,8 +304,10 @@ async def events(subscription: Subscription) -> AsyncIterator[str]:
                 continue
             if found:
                 yield "".join(f"event: frame\nid: {frame.seq}\ndata: {frame.line}\n\n" for frame in found)
-            else:
+            if not found or subscription.engine == "leaving":
                 yield f'event: heartbeat\ndata: {{"seq": {subscription.seq}, "engine": "{subscription.engine}"}}\n\n'
+            if subscription.engine == "leaving":
+                return  # a whole end, after which readers come again by themselves
     finally:
         subscription.close()
 

@@ -89,6 +89,8 @@ class Turn:
         self._calls = Calls(host, run, config, self.waiting)
         self._scope = trio.CancelScope()
         self._stopping = run.state == "cancelling"
+        self._leaving = False
+        self._waits = 0  # for people or the lane; or at rest
         self._at: dict[str, Any] = {"run_id": run.id, "cell_id": run.cell_id, "by": "agent"}
         self._exchanges: list[Exchange] = []
         self._own = 0  # exchanges of this run, at the end of the list
@@ -103,6 +105,15 @@ class Turn:
     @property
     def _notebook(self) -> Notebook:
         return self._host.notebook
+
+    def leave(self) -> None:
+        """The process is about to end: rests before its next round, until it is cancelled."""
+        self._leaving = True
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing would have to be done again if the process ended now."""
+        return self._waits > 0
 
     def stop(self) -> None:
         """Ends it as cancelled, as soon as all that it started is gone."""
@@ -147,9 +158,11 @@ class Turn:
     def waiting(self) -> Iterator[None]:
         """While the turn waits for people, its working time stands still."""
         left, self._scope.deadline = self._left, math.inf
+        self._waits += 1
         try:
             yield
         finally:
+            self._waits -= 1
             self._scope.deadline = trio.current_time() + left
 
     # Where it stands
@@ -257,6 +270,9 @@ class Turn:
 
     async def _round(self, number: int, resumed: bool) -> Ending | None:
         """Has the model reply once more. The reply is stored when it is whole."""
+        if self._leaving:
+            with self.waiting():
+                await trio.sleep_forever()
         if number > ROUNDS:
             return Ending("error", f"it used up its {ROUNDS} rounds", self._step())
         if (same := runaway(self._exchanges[-self._own :] if self._own else [])) is not None:

@@ -15,7 +15,7 @@ import trio
 
 from engine.journal import Journal
 from engine.supervisor import too_much
-from tests.engine.engine_run import Hand, end_sandboxes, text_of
+from tests.engine.engine_run import Hand, end_sandboxes, text_of, worker
 
 SLOW = """
 import time
@@ -166,3 +166,26 @@ def test_the_oldest_idle_kernels_go_first_and_only_as_many_as_needed() -> None:
     assert too_much(180, 200, kernels) == []
     assert too_much(180, 150, kernels) == ["old"]
     assert too_much(180, 100, kernels) == ["old", "middle", "new"]
+
+
+@pytest.mark.trio
+async def test_a_turn_rests_between_two_rounds_and_goes_on_in_the_next_process(database: str, tmp_path: Path) -> None:
+    """Nothing of it is done again: no reply is asked for a second time."""
+    steps = "\n\n".join(f"Step {n}\n\n```wait 0.3\n```" for n in range(12))
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("agent", steps))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: n.cells[cell].story.round > 1, 60)
+        assert hand.supervisor is not None
+        hand.supervisor.leave()
+        with trio.fail_after(60):
+            while not hand.supervisor.settled():
+                await trio.sleep(0.02)
+        assert (await hand.notebook(notebook_id)).cells[cell].state == "running"
+        asked = await hand.ask(notebook_id, "comment", text="for the next one")
+        [row] = await hand.sql("SELECT consumed FROM command WHERE id = $1", asked)
+        assert not row["consumed"]
+    async with worker(database, tmp_path) as hand:
+        assert await hand.ended(notebook_id, cell, 60) == "done"
+        events = [frame.body["event"] for frame in await hand.frames(notebook_id) if frame.kind == "run"]
+        assert events.count("ended") == 1

@@ -13,6 +13,7 @@ const FEED = {
   network: ["You are offline", "This device has no network. The work goes on; this page comes back by itself."],
   offline: ["Server does not answer", "No connection to the server. What runs there goes on; this page comes back by itself."],
   "engine-away": ["Engine away", "Nothing serves this notebook at the moment. What you ask for is kept until it is back."],
+  leaving: ["Server restarts", "The server restarts. What runs goes on; this page comes back by itself."],
   "store-away": ["Database away", "The server cannot reach its database. What runs goes on; this page comes back by itself."],
 };
 
@@ -103,6 +104,7 @@ export default {
     },
     link() {
       if (this.feed === "offline" && !this.network) return FEED.network;
+      if (this.feed !== "live" && this.feed !== "catching-up" && this.engine === "leaving") return FEED.leaving;
       if (this.feed === "engine-away" && this.engine === "store-away") return FEED["store-away"];
       return FEED[this.feed];
     },
