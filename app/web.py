@@ -18,9 +18,9 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from app.api import asks, blobs, document, files, health, math, notebooks, problems
+from app.api import asks, blobs, document, files, health, math, models, notebooks, problems
 from app.auth import AuthMiddleware
-from app.settings import Settings
+from app.settings import Settings, models_config
 from engine.feed import Feed, FeedConfig
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,7 @@ def build(settings: Settings, feed: Feed, token: str, port: int, worker_ready: C
     api.include_router(blobs.router(feed))
     api.include_router(files.router(feed))
     api.include_router(math.router())
+    api.include_router(models.router(feed, models_config(settings)))
     problems.refuse_the_rest(api)
     document.install(api)
     pages.register(feed)

@@ -52,7 +52,8 @@ class Asker:
 class Wanted:
     """A call that is to be made: in words, and bound by `digest` to what exactly would happen.
 
-    `always`: no policy and no rule answers it, only a person does.
+    `always`: no policy and no rule answers it, only a person does. `after`: content of others that the model had read
+    before it proposed this.
     """
 
     call: Call
@@ -60,6 +61,7 @@ class Wanted:
     risk: Risk
     digest: str
     always: bool = False
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,7 @@ class Round:
             why=wanted.call.why, touches=list(what.touches) or None, risk=wanted.risk, rule=rule,
             words=None if rule is None or what.words is None else list(what.words),
             diff=None if what.diff is None else _bounded(what.diff), seconds=self._config.approval, again=again,
-            reconsiders=reconsiders,
+            after=wanted.after, reconsiders=reconsiders,
         )  # fmt: skip
         if not self.rows and self._run is not None and self._run.state == "running":
             self.drafts.append(draft("run", event="waiting", run_id=turn.run_id, cell_id=turn.cell_id, waits_for="ask"))

@@ -286,6 +286,7 @@ Command = Annotated[
     | Withdraw
     | GoOn
     | SetPolicy
+    | SetModel
     | RemoveRule
     | Check
     | PutFile

@@ -30,6 +30,7 @@ from engine.store.steps import Row
 from engine.store.turns import StoredEffect
 
 WHETHER = "The place where this ran went away under it, and what became of it cannot be found out."
+READS = ("read_file", "search_files")  # tools that give what stands in files; what `network` tools give is foreign too
 T = TypeVar("T")
 
 
@@ -85,10 +86,11 @@ class Prepared:
     plain: dict[str, Any]
     description: Description
     digest: str
+    after: str | None = None
 
     @property
     def wanted(self) -> Wanted:
-        return Wanted(self.call, self.description, self.tool.risk, self.digest)
+        return Wanted(self.call, self.description, self.tool.risk, self.digest, after=self.after)
 
 
 class Calls:
@@ -99,6 +101,7 @@ class Calls:
         self, host: Host, run: Run, config: TurnConfig, waiting: Callable[[], AbstractContextManager[None]]
     ) -> None:
         self.effects: Mapping[str, StoredEffect] = {}
+        self.after: str | None = None  # content of others that the model has read
         self._host = host
         self._run = run
         self._config = config
@@ -168,7 +171,7 @@ class Calls:
             return Result("error", str(error))
         plain = arguments.model_dump(mode="json")
         bound = digest(tool.name, plain, self._notebook.id, description.facts)
-        return Prepared(call, tool, arguments, plain, description, bound)
+        return Prepared(call, tool, arguments, plain, description, bound, self.after)
 
     async def make(self, call: Call, prepared: Prepared | Result | None) -> Result:
         """One call, to its result, which is stored when this returns."""
@@ -244,7 +247,8 @@ class Calls:
     async def _do(self, prepared: Prepared, key: str) -> Result:
         try:
             async with self._room(prepared.call) as room:
-                return await prepared.tool.run(room, key, prepared.arguments, prepared.description)
+                result = await prepared.tool.run(room, key, prepared.arguments, prepared.description)
+                return _sourced(result, prepared.tool, prepared.description)
         except OutcomeUnknown:
             return await self._ask_whether(prepared.call, prepared.tool.risk)
         except ToolFailed as error:
@@ -319,6 +323,13 @@ class Calls:
 
     def _room(self, call: Call) -> TurnRoom:
         return TurnRoom(self._host, self._run, call.id, self._waiting, self._config.fetch_allow)
+
+
+def _sourced(result: Result, tool: Tool, description: Description) -> Result:
+    """A result that says where its text comes from, when nobody here wrote it."""
+    if result.source is None and (tool.risk == "network" or tool.name in READS):
+        return replace(result, source=f"{tool.name} {description.title}")
+    return result
 
 
 def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -552,6 +552,8 @@ class Turn:
         calls = [_call(stored) for stored in reply["calls"]]
         names = [stored["id"] for stored in reply["calls"]]
         missing = [call for call, name in zip(calls, names, strict=True) if name not in results]
+        if self._begin.get("model") != RUNBOOK:  # a runbook was written by a person, whatever it reads
+            self._calls.after = foreign([one for one in self._exchanges if one is not exchange])
         if missing:
             prepared = await self._calls.announce(exchange.round, missing)
             for call, name in zip(calls, names, strict=True):
@@ -678,6 +680,18 @@ def runaway(exchanges: Sequence[Exchange]) -> str | None:
             if failures >= SAME_FAILURES:
                 return f"the same call of {call['tool']} failed {SAME_FAILURES} times in a row, with the same arguments"
     return None
+
+
+def foreign(exchanges: Sequence[Exchange]) -> str | None:
+    """What content of others a model has read, newest first, in a few words; null when it read none."""
+    found: dict[str, None] = {}
+    for exchange in reversed(exchanges):
+        found.update((result.source, None) for result in exchange.results.values() if result.source is not None)
+    if not found:
+        return None
+    names = list(found)
+    more = f", and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"{', '.join(name[:120] for name in names[:2])}{more}"
 
 
 def _pause(failures: int) -> float:

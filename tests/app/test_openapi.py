@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from app.api import asks, blobs, files, health, math, notebooks
+from app.api import asks, blobs, files, health, math, models, notebooks
 from e2e.api import Api
+from engine.agent.models.places import ModelsConfig
 from engine.commands import CommandModel
 
 CONTRACT = {
@@ -70,6 +71,7 @@ def test_every_route_is_listed_and_nothing_else(document: dict[str, Any]) -> Non
         blobs.router(feed),
         files.router(feed),
         math.router(),
+        models.router(feed, ModelsConfig()),
     )
     routes = {
         (method.lower(), route.path_format)

@@ -8,7 +8,7 @@ from nicegui import app
 
 from engine.feed import Feed
 from ui import theme
-from ui.pages import home, inbox, notebook
+from ui.pages import home, inbox, notebook, settings
 
 
 def register(feed: Feed) -> None:
@@ -19,6 +19,7 @@ def register(feed: Feed) -> None:
     home.register(feed)
     inbox.register(feed)
     notebook.register(feed)
+    settings.register()
 
 
 async def _unknown(request: Request, problem: Exception) -> Response:

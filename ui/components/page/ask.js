@@ -23,6 +23,8 @@ export default {
     <p class="until"><b data-testid="ask-countdown" :data-seconds="Math.ceil(left)">{{ countdown }}</b>
       <span v-if="ask.risk" class="risk" :class="ask.risk">{{ RISKS[ask.risk] }}</span></p>
     <p v-if="ask.again">Asked once more: {{ ask.again }}</p>
+    <p v-if="ask.after" class="foreign" data-testid="ask-after"><span class="label">Careful</span> The model proposed this after it had read
+      content that nobody here wrote: {{ ask.after }}</p>
     <p v-if="ask.why"><span class="label">Why</span> {{ ask.why }}</p>
     <pre class="command" :class="{ long }" :tabindex="long ? 0 : -1" :role="long ? 'region' : null"
       :aria-label="long ? 'What would be done' : null">{{ ask.command }}</pre>

@@ -69,6 +69,25 @@ export const NbSearch = {
   },
 };
 
+// What the model was shown of the notebook, or the summary that stands for older rounds from then on.
+export const NbContext = {
+  name: "NbContext",
+  props: { item: Object },
+  template: `
+<details class="context" data-testid="turn-context"><summary class="small">{{ words }}</summary>
+  <p v-if="item.text" class="words">{{ item.text }}</p>
+  <ul v-else class="sources"><li v-for="cell in item.cells" :key="cell.id">Cell {{ cell.number }} ({{ cell.kind }}), {{ cell.characters.toLocaleString() }} characters</li>
+    <li v-for="name in item.names ?? []" :key="name">{{ name }}, as a picture</li></ul></details>`,
+  computed: {
+    words() {
+      const { event, cells, left_out: out, characters, model, upto } = this.item;
+      if (event === "compacted") return `The conversation became long: its first ${upto} rounds are put together from here on`;
+      const seen = cells?.length ? `${cells.length} cell${cells.length === 1 ? "" : "s"} above, ${characters.toLocaleString()} characters` : "no cells above";
+      return `What ${model} saw: the request, ${seen}${out ? `, ${out} further up left out` : ""}`;
+    },
+  },
+};
+
 export const NbMessage = {
   name: "NbMessage",
   props: { item: Object, page: Object },
@@ -102,7 +121,8 @@ export const NbFailure = {
   props: { item: Object, cell: Object },
   template: `
 <div class="failure" role="note"><p><b>{{ place }}</b>{{ reason }}</p>
-  <button v-if="item.line" type="button" class="ghost" @click="show">Show line {{ item.line }}</button></div>`,
+  <button v-if="item.line" type="button" class="ghost" @click="show">Show line {{ item.line }}</button>
+  <p v-if="item.settings"><a href="/settings" data-testid="error-settings">Open Settings</a></p></div>`,
   computed: {
     reason() {
       const { reason } = this.item;
@@ -133,8 +153,9 @@ export const NbDone = {
   computed: {
     words() {
       const counted = (number, name) => `${number} ${name}${number === 1 ? "" : "s"}`;
-      const { rounds, calls, ms, tokens } = this.item;
-      return [counted(rounds, "round"), counted(calls, "call"), `${took(ms)} of work`, ...(tokens ? [`${tokens.toLocaleString()} tokens`] : [])].join(" · ");
+      const { rounds, calls, ms, tokens, cost } = this.item;
+      const spent = typeof cost === "number" ? [`$${cost.toFixed(cost < 1 ? 4 : 2)}`] : [];
+      return [counted(rounds, "round"), counted(calls, "call"), `${took(ms)} of work`, ...(tokens ? [`${tokens.toLocaleString()} tokens`] : []), ...spent].join(" · ");
     },
   },
 };

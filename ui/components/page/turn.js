@@ -5,7 +5,7 @@ import NbAsk from "./ask.js";
 import NbCall from "./call.js";
 import { silence } from "./asks.js";
 import { recall, remember } from "./commands.js";
-import { NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought } from "./rows.js";
+import { NbContext, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought } from "./rows.js";
 import { left, pending } from "./story.js";
 import { duration } from "./words.js";
 
@@ -14,7 +14,7 @@ const LIMIT = 20000; // characters of a message, as on the server
 
 export default {
   name: "NbTurn",
-  components: { NbAsk, NbCall, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought },
+  components: { NbAsk, NbCall, NbContext, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought },
   props: { cell: Object, page: Object, clock: Object },
   template: `
 <div class="turn" data-testid="turn">
@@ -24,6 +24,7 @@ export default {
     <nb-call v-else-if="item.t === 'tool'" :item="item" :cell="cell" :page="page" :asks="asking.has(item.call)" :files="made(item)"></nb-call>
     <nb-ask v-else-if="item.t === 'ask'" :ask="item" :page="page" :current="!running && item.run === story.run_id"></nb-ask>
     <nb-message v-else-if="item.t === 'message'" :item="item" :page="page"></nb-message>
+    <nb-context v-else-if="item.t === 'context'" :item="item"></nb-context>
     <nb-search v-else-if="item.t === 'search'" :item="item"></nb-search>
     <nb-delivered v-else-if="item.t === 'delivered'" :item="item" :files="page.files()" :page="page"></nb-delivered>
     <nb-failure v-else-if="item.t === 'error'" :item="item" :cell="cell"></nb-failure>
