@@ -86,10 +86,11 @@ def notebook_view(notebook: Notebook) -> dict[str, Any]:
         },
         "policy": notebook.policy,
         "rules": list(notebook.rules.values()),
+        "servers": list(notebook.servers.values()),
     }
 
 
-_HEAD = ("title", "archived", "sandbox", "policy", "rules")
+_HEAD = ("title", "archived", "sandbox", "policy", "rules", "servers")
 
 
 def between(old: Notebook, new: Notebook, frame: Frame, now: datetime | None = None) -> list[Op]:

@@ -77,6 +77,7 @@ export default {
     sandbox: { state: "asleep", kernel: "none", isolation: null, reason: null },
     policy: "ask",
     rules: [],
+    servers: [], // tool servers, with what they listed last
     files: new Map(), // path -> its newest version
     checks: new Map(), // item -> ticked
     onScreen: new Set(), // asks whose card can be seen
@@ -103,7 +104,7 @@ export default {
   computed: {
     // What the sections of the rail see.
     state() {
-      return { order: this.order, cells: this.cells, member: this.member, history: this.history, left: this.left, files: this.files, checks: this.checks };
+      return { order: this.order, cells: this.cells, member: this.member, history: this.history, left: this.left, files: this.files, checks: this.checks, servers: this.servers };
     },
     running() {
       return this.order.filter((id) => ["running", "cancelling"].includes(this.cells.get(id).state));
@@ -367,7 +368,7 @@ export default {
       if (cell) this.touched.add(cell);
     },
     on_notebook({ set }) {
-      for (const key of ["title", "archived", "sandbox", "policy", "rules"]) if (key in set) this[key] = set[key];
+      for (const key of ["title", "archived", "sandbox", "policy", "rules", "servers"]) if (key in set) this[key] = set[key];
     },
     on_add({ cell: view, after, command }) {
       const { id, source, version, story, ...fields } = view;

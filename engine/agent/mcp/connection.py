@@ -75,14 +75,14 @@ class Connection:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until it is over. Started when the first words were exchanged, or when that failed (`why`)."""
-        with self._scope:
-            try:
+        try:  # around the scope: where it cuts the SDK short, errors come out together with its cancellation
+            with self._scope:
                 for module in IMPORTED:
                     await trio.to_thread.run_sync(importlib.import_module, module)
                 await self._talk(task_status)
-            except Exception as error:  # a stranger's server: whatever comes of it must not reach the engine
-                log.info("tool server %s: %s", self.name, error, exc_info=True)
-                self.fail(_reason(error))
+        except* Exception as errors:  # a stranger's server: whatever comes of it must not reach the engine
+            log.info("tool server %s: %s", self.name, errors, exc_info=True)
+            self.fail(_reason(errors))
         self.fail("it was closed")
         with contextlib.suppress(RuntimeError):
             task_status.started()  # it never came so far

@@ -3,10 +3,11 @@
 
 import NbChecks from "./checks.js";
 import NbFiles from "./files.js";
+import NbServers from "./servers.js";
 import NbTimeline from "./timeline.js";
 
 // The one that grows by itself stands last: it moves nothing.
-const SECTIONS = [["Checklist", NbChecks], ["Files", NbFiles], ["Timeline", NbTimeline]];
+const SECTIONS = [["Checklist", NbChecks], ["Files", NbFiles], ["Tool servers", NbServers], ["Timeline", NbTimeline]];
 
 export default {
   name: "NbRail",

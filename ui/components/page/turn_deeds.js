@@ -23,6 +23,9 @@ export function turnDeeds(nb) {
     withdraw: (message) => send("withdraw", { message }),
     policy: (policy) => send("set_policy", { policy }),
     removeRule: (rule) => send("remove_rule", { rule }),
+    addServer: (server, where) => send("add_server", { server, ...where }),
+    removeServer: (server) => send("remove_server", { server }),
+    lookAtServer: (server) => send("look_at_server", { server }),
     check: (item, done) => send("check", { item, done }),
 
     // Whether the card of an ask can be seen.
