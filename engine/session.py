@@ -172,6 +172,7 @@ class Session:
             async with trio.open_nursery() as nursery:
                 self._nursery = self.servers.nursery = nursery
                 nursery.start_soon(self._tenancy.ask)
+                nursery.start_soon(self._tenancy.watch, lambda: bool(tenancy.under_way(self.notebook)))
                 async with self._writing:
                     await self._resume()
                 nursery.start_soon(self.broker.run)
@@ -523,7 +524,7 @@ class Session:
                 await self._take_records()
                 await sandbox.aclose()
                 async with self._writing:
-                    await self._commit(tenancy.lost(self.notebook, "the sandbox died"))
+                    await self._commit(tenancy.lost(self.notebook, self._tenancy.why or "the sandbox died"))
                 continue
             async with self._writing:
                 await self._commit(tenancy.not_started(self.notebook, str(news)))

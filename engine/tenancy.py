@@ -5,6 +5,7 @@ What each of these means for the notebook is said by the plain functions at the 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,8 @@ from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError, 
 
 log = logging.getLogger(__name__)
 
+PULSE_SECONDS = 10.0
+SILENCES = 2  # requests without an answer, before a shim is looked at
 REQUEST_SECONDS = 15.0  # a shim that does not answer within this is told of in the log, and asked again
 
 
@@ -42,6 +45,7 @@ class Tenancy:
         self.sandbox: Sandbox | None = None
         self.starting = False
         self.news: list[Sandbox | Exception] = []  # it started, failed to start, or died
+        self.why: str | None = None  # why it died, where that is known
         self.records = Records()
         self.awaited: list[trio.Event] = []  # by what needs the sandbox and is no run
         self._not_awake = ""  # why the last one did not start
@@ -98,7 +102,7 @@ class Tenancy:
 
     def take(self, sandbox: Sandbox) -> None:
         """From now on it is ours. The caller starts `read`."""
-        self.sandbox = sandbox
+        self.sandbox, self.why = sandbox, None
         if (upto := self._cursor(sandbox.id)) > 0:
             self.request("ack", upto)  # the engine before may have died between its commit and this
 
@@ -139,6 +143,26 @@ class Tenancy:
                     await self._turned_away(args[0], str(error))
             if self._requests and self._requests[0] == (name, args):
                 self._requests.popleft()
+
+    async def watch(self, busy: Callable[[], bool]) -> None:
+        """While something runs, sees to it that the shim answers: one that a signal stopped would keep it running for
+        ever."""
+        silences = 0
+        while True:
+            await trio.sleep(PULSE_SECONDS)
+            sandbox = self.sandbox
+            if sandbox is None or not busy():
+                silences = 0
+                continue
+            with (
+                trio.move_on_after(REQUEST_SECONDS) as scope,
+                contextlib.suppress(SandboxError, trio.ClosedResourceError),
+            ):
+                await sandbox.status()
+            silences = silences + 1 if scope.cancelled_caught else 0
+            if silences >= SILENCES and sandbox.end_if_frozen():
+                self.why = "the sandbox was stopped by a signal and did not go on, so it was ended"
+                log.warning("notebook %s: %s", self._id, self.why)
 
     async def read(self, sandbox: Sandbox) -> None:
         """Takes records from the shim; stops reading while the loop is behind, and so slows the programs."""

@@ -9,6 +9,9 @@ import fcntl
 import itertools
 import json
 import os
+import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -275,6 +278,23 @@ class Sandbox:
             await self._request("shutdown")
             while alive(self._folder):  # noqa: ASYNC110  another process lets go of a lock: no event tells it
                 await trio.sleep(0.02)
+
+    def end_if_frozen(self) -> bool:
+        """Kills the shim if a signal has stopped its process: it would never end by itself. Returns whether it did."""
+        fd = os.open(self._folder, os.O_PATH)
+        try:
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+                connection.setblocking(False)
+                connection.connect(f"/proc/self/fd/{fd}/shim.sock")
+                told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+                pid: int = struct.unpack("3i", told)[0]
+                state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1]
+                if state in (b"T", b"t"):
+                    os.kill(pid, signal.SIGKILL)
+                    return True
+        finally:
+            os.close(fd)
+        return False
 
     async def records(self) -> list[dict[str, Any]]:
         """Wait for the next records, in order, each once. About 128 KiB at a time; more only if one is larger."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from app.sandboxes import _shim as shim_of
 from engine.sandbox.client import Sandbox, SandboxError, alive
 from engine.store import reading
 from tests.engine.engine_run import text_of, worker
@@ -290,3 +293,22 @@ async def test_a_run_that_the_sandbox_turns_away_ends_with_the_reason(
         assert await hand.ended(notebook_id, one) == "error"
         assert await hand.ended(notebook_id, two) == "done"
         assert "no space left" in str((await hand.notebook(notebook_id)).cells[one].reason)
+
+
+@pytest.mark.trio
+async def test_a_frozen_sandbox_ends_its_run_with_the_reason_and_the_next_run_works(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.tenancy.PULSE_SECONDS", 0.2)
+    monkeypatch.setattr("engine.tenancy.REQUEST_SECONDS", 1.0)
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [frozen, after] = await hand.create(
+            ("python", "print('begun')\nwhile True: pass"), ("python", "print('fine')")
+        )
+        await hand.ask(notebook_id, "run_cell", cell_id=frozen)
+        await hand.until(notebook_id, lambda n: "begun" in text_of(n, frozen), 60)
+        os.kill(shim_of(tmp_path / "sandboxes" / notebook_id), signal.SIGSTOP)
+        assert await hand.ended(notebook_id, frozen, 60) == "error"
+        assert "stopped by a signal" in str((await hand.notebook(notebook_id)).cells[frozen].reason)
+        await hand.ask(notebook_id, "run_cell", cell_id=after)
+        assert await hand.ended(notebook_id, after, 60) == "done"
