@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from app.settings import Settings
 
-_STOP_SECONDS = 25.0
+_STOP_SECONDS = 40.0  # turns have 20 s to rest, then all is released
 
 cli = typer.Typer(
     help="A notebook that keeps working when you leave. Settings come from NIGHTBOOK_… variables, see README.",

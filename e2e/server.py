@@ -108,7 +108,7 @@ class Server:
         assert self.process is not None
         return self.process.wait(seconds)
 
-    def terminate(self, seconds: float = 20.0) -> int:
+    def terminate(self, seconds: float = 40.0) -> int:
         """Asks the process to leave, and waits; returns its exit code."""
         assert self.process is not None
         if self.running:
