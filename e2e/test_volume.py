@@ -4,18 +4,21 @@ import time
 from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import expect
 
 from e2e.api import Api
 from e2e.cells import FLOOD, counted, printing
 from e2e.conftest import Target
 from e2e.figures import Figures
 from e2e.pages import Visitor
-from e2e.scale import MEGABYTES
+from e2e.scale import MEGABYTES, SOAK
 from e2e.waiting import until
 
 Visit = Callable[..., Visitor]
 
 LINES = 20_000
+
+long = pytest.mark.skipif(not SOAK, reason="in the long form only: it takes the machine for itself")
 
 # Notes when the last line was painted, by the clock that the cell's own time is compared with, and every task of the
 # page that kept it from reacting. Looks only at what changed, so that watching costs nothing.
@@ -93,6 +96,58 @@ def test_a_flood_takes_neither_server_nor_page_down(api: Api, visit: Visit, targ
         figures.at_most(f"{MEGABYTES} MB printed: the server grew by", grown, 100, "MiB")
     page.reload()
     page.wait_text(notebook.cells[0], "that was all")
+
+
+@long
+def test_a_cell_that_never_stops_printing_is_stopped(api: Api, visitor: Visitor, figures: Figures) -> None:
+    notebook = api.notebook(("python", "while True: print(1)"), ("python", "print('after')"))
+    cell_id, other = notebook.cells
+    page = visitor.open(notebook)
+    page.run(cell_id)
+    page.wait_text(cell_id, "1")
+    began = time.monotonic()
+    page.page.evaluate("new Promise(requestAnimationFrame)")
+    figures.at_most("while True: print(1): its page paints a frame", time.monotonic() - began, 0.5)
+    began = time.monotonic()
+    page.stop(cell_id)
+    page.wait_state(cell_id, "cancelled")
+    figures.at_most("while True: print(1): stopped", time.monotonic() - began, 2.0)
+    page.run(other)
+    page.wait_text(other, "after")
+
+
+@long
+def test_bytes_that_mean_nothing_are_shown_as_text(api: Api, visitor: Visitor) -> None:
+    notebook = api.notebook(("shell", "head -c 200000 /dev/urandom; echo; echo that was all"), ("shell", "echo next"))
+    cell_id, other = notebook.cells
+    page = visitor.open(notebook)
+    page.run(cell_id)
+    page.wait_done(cell_id)
+    until(lambda: "that was all" in page.text(cell_id), "the end of the bytes")
+    page.run(other)
+    page.wait_text(other, "next")
+    page.reload()
+    until(lambda: "that was all" in page.text(cell_id), "the end of the bytes")
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.problems == []
+
+
+@long
+def test_ten_thousand_displays_in_a_loop_are_a_bounded_number(api: Api, visitor: Visitor) -> None:
+    figure = "{'application/vnd.plotly.v1+json': {'data': [{'type': 'scatter', 'y': [1, n]}]}, 'text/plain': str(n)}"
+    source = f"for n in range(10_000):\n    display({figure}, raw=True)\nprint('that was all')"
+    notebook = api.notebook(("python", source), ("python", "print('next')"))
+    cell_id, other = notebook.cells
+    page = visitor.open(notebook)
+    page.run(cell_id)
+    page.wait_done(cell_id, seconds=60)
+    page.wait_text(cell_id, "that was all")
+    shown = page.output(cell_id).locator(".out-display")
+    until(lambda: 0 < shown.count() <= 80, "a bounded number of displays")
+    expect(page.output(cell_id).locator(".out-gap").first).to_contain_text("displays not shown here")
+    page.run(other)
+    page.wait_text(other, "next")
+    assert page.problems == []
 
 
 def test_strange_bytes_are_shown_safely(api: Api, visitor: Visitor) -> None:
