@@ -63,6 +63,10 @@ MALFORMED = 3  # rounds in a row whose calls were no calls, or whose reply was c
 PICTURES = 20  # that a model is shown in one round
 THOUGHT_SECONDS = 0.15  # pieces that come within this become one frame
 THOUGHT_CHARACTERS = 16_000  # in one frame
+NO_MODEL = (
+    "No model that reads plain words is chosen here, so nothing was done: a runbook carries out code blocks alone. "
+    "Choose a model in Settings, or write what is to be done as blocks."
+)
 FAULT = "the turn failed inside Nightbook; see its log"
 T = TypeVar("T")
 
@@ -608,6 +612,8 @@ class Turn:
                 )
             )  # fmt: skip
         calls = sum(len(exchange.reply["calls"]) for exchange in own)
+        if ending.status == "done" and not calls and self._model is not None and self._model.name == RUNBOOK:
+            drafts.append(draft("error", reason=NO_MODEL, settings=True, **self._at))
         drafts.append(
             draft(
                 "done",

@@ -20,7 +20,7 @@ export default {
       <section v-for="place in known.places" :key="place.id" class="place" :data-testid="'place-' + place.id">
         <h2>{{ place.title }}</h2>
         <p><code>{{ place.url }}</code> <span class="small">from {{ place.url_variable }}</span></p>
-        <p v-if="place.variable">{{ place.key ? 'A key is set' : place.ready ? 'No key is set; this address may need none' : 'No key is set' }}
+        <p v-if="place.variable">{{ place.key ? 'A key is set' : place.ready ? 'No key is set; this address may need none:' : 'No key is set:' }}
           <span class="small">{{ place.key ? 'from' : 'set' }} {{ place.variable }} {{ place.key ? 'in the environment; it is never shown' : 'in the environment of Nightbook and start it again' }}</span></p>
         <p><button type="button" :data-testid="'try-' + place.id" :disabled="tries[place.id]?.busy" @click="attempt(place)">
           {{ tries[place.id]?.busy ? 'Asking…' : 'Try it' }}</button></p>

@@ -81,6 +81,7 @@ export default {
         ...(this.narrow ? this.unshown : []),
         { label: "Everything by name", hint: "Ctrl+K", run: () => this.page.palette() },
         { label: "Find and replace", hint: "Ctrl+Shift+F", run: () => this.page.find() },
+        { label: "Settings", hint: "Models", run: () => (location.href = "/settings") },
         { label: "Keys", hint: "?", run: () => this.page.keys() },
         { heading: "Notebook" },
         { label: "Restart kernel", hint: "A new kernel: variables are gone", run: () => this.page.ask("restart") },
