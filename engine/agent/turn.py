@@ -612,7 +612,8 @@ class Turn:
                 )
             )  # fmt: skip
         calls = sum(len(exchange.reply["calls"]) for exchange in own)
-        if ending.status == "done" and not calls and self._model is not None and self._model.name == RUNBOOK:
+        nothing = ending.status == "done" and not any(one.reply["calls"] for one in self._exchanges)
+        if nothing and self._model is not None and self._model.name == RUNBOOK:
             drafts.append(draft("error", reason=NO_MODEL, settings=True, **self._at))
         drafts.append(
             draft(
