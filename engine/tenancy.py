@@ -17,12 +17,13 @@ from engine import decide
 from engine.frames import Draft, draft
 from engine.notebook import Notebook, Run
 from engine.records import Records
-from engine.sandbox.client import Fenced, Sandbox, SandboxConfig, SandboxError, SandboxLost
+from engine.sandbox.client import Fenced, Sandbox, SandboxAlive, SandboxConfig, SandboxError, SandboxLost
 
 log = logging.getLogger(__name__)
 
 PULSE_SECONDS = 10.0
 SILENCES = 2  # requests without an answer, before a shim is looked at
+STARTING_SECONDS = 0.1  # before a sandbox that another engine was starting is looked for again
 REQUEST_SECONDS = 15.0  # a shim that does not answer within this is told of in the log, and asked again
 
 
@@ -66,10 +67,7 @@ class Tenancy:
         """Starts one, after `prepare`; how that went becomes news. Raises `Fenced`."""
         news: Sandbox | Exception
         try:
-            # One may be alive though the journal does not say so: a crash came between its start and the commit.
-            if (joined := await self.join()) is None:
-                await prepare()
-            news = joined or await Sandbox.start(self._config, self._id, self._epoch)
+            news = await self._join_or_start(prepare)
         except Fenced:
             raise
         except (OSError, SandboxError) as error:
@@ -99,6 +97,23 @@ class Tenancy:
         for told in self.awaited:
             told.set()
         self.awaited.clear()
+
+    async def _join_or_start(self, prepare: Callable[[], Awaitable[None]]) -> Sandbox:
+        """One may be alive though the journal does not say so: a crash came between its start and the commit.
+
+        That start may be going on still, its shim holding the lock and not listening yet: no reason to fail a run.
+        """
+        given_up = trio.current_time() + REQUEST_SECONDS
+        while True:
+            if (joined := await self.join()) is not None:
+                return joined
+            await prepare()
+            try:
+                return await Sandbox.start(self._config, self._id, self._epoch)
+            except SandboxAlive:
+                if trio.current_time() > given_up:
+                    raise
+                await trio.sleep(STARTING_SECONDS)
 
     def take(self, sandbox: Sandbox) -> None:
         """From now on it is ours. The caller starts `read`."""

@@ -39,6 +39,10 @@ class SandboxLost(SandboxError):
     """The shim is gone, and with it the kernel's variables."""
 
 
+class SandboxAlive(SandboxError):
+    """A shim serves the notebook already, or is on its way up or down: join it, or try again in a moment."""
+
+
 class Fenced(SandboxError):
     """An engine with a higher epoch has taken over this sandbox."""
 
@@ -203,8 +207,9 @@ class Sandbox:
     async def start(cls, config: SandboxConfig, notebook_id: str, epoch: int) -> "Sandbox":
         """Start a new shim and connect to it. What a dead one left behind is cleaned away, but not the known runs.
 
-        Raises `SandboxError` when one is alive already (join it) or it cannot be started, `IsolationUnavailable` when
-        bubblewrap was demanded and does not work, `Fenced` when an engine with a higher epoch was here before.
+        Raises `SandboxAlive` when there is one already, `SandboxError` when it cannot be started,
+        `IsolationUnavailable` when bubblewrap was demanded and does not work, `Fenced` when an engine with a higher
+        epoch was here before.
         """
         await trio.to_thread.run_sync(_launch, config, notebook_id)
         sandbox = cls(config, notebook_id, epoch)
@@ -396,7 +401,7 @@ def _launch(config: SandboxConfig, notebook_id: str) -> None:
 
 def _launch_alone(config: SandboxConfig, notebook_id: str, folder: Path, workspace: Path) -> None:
     if alive(folder):
-        raise SandboxError(f"a sandbox of {notebook_id} is alive already: join it")
+        raise SandboxAlive(f"a sandbox of {notebook_id} is alive already: join it")
     temporary = folder / "tmp"
     _empty(temporary)
     temporary.mkdir(mode=0o700)

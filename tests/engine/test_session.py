@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import trio
 
 from app.sandboxes import _shim as shim_of
-from engine.sandbox.client import Sandbox, SandboxError, alive
+from engine.sandbox.client import Sandbox, SandboxAlive, SandboxError, alive
 from engine.store import reading
 from tests.engine.engine_run import text_of, worker
 
@@ -312,3 +313,31 @@ async def test_a_frozen_sandbox_ends_its_run_with_the_reason_and_the_next_run_wo
         assert "stopped by a signal" in str((await hand.notebook(notebook_id)).cells[frozen].reason)
         await hand.ask(notebook_id, "run_cell", cell_id=after)
         assert await hand.ended(notebook_id, after, 60) == "done"
+
+
+@pytest.mark.trio
+async def test_a_sandbox_that_a_dead_engine_was_just_starting_fails_no_run(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shim has the lock, and does not listen yet."""
+    refused = trio.Event()
+    start = Sandbox.start
+
+    async def told(*args: Any) -> Sandbox:
+        try:
+            return await start(*args)
+        except SandboxAlive:
+            refused.set()
+            raise
+
+    monkeypatch.setattr(Sandbox, "start", told)
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("shell", "echo here"))
+        folder = tmp_path / "sandboxes" / notebook_id
+        folder.mkdir(parents=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            await hand.ask(notebook_id, "run_cell", cell_id=cell)
+            with trio.fail_after(20):
+                await refused.wait()
+        assert await hand.ended(notebook_id, cell) == "done"
