@@ -14,7 +14,7 @@ from tests.harness.promises import Evidence, Violation, violations
 from tests.harness.story import EFFECTS, STARTS, Story, story
 from tests.harness.viewers import Viewer
 
-END_SECONDS = 60.0
+END_SECONDS = 240.0
 MOMENTS = ("time", "output", "run", "tool", "ask", "verdict", "input", "thought", "session")
 POLICY_ALL = "all"
 
@@ -164,7 +164,7 @@ class Campaign:
         [row] = self._house.sql("SELECT head FROM notebook WHERE id = $1", key)
         head = row["head"]
         for viewer in stage.viewers:
-            viewer.finish(head, 20)
+            viewer.finish(head, END_SECONDS)
             # An engine that falls asleep meanwhile has more to say: what is judged ends where this began.
             viewer.seen.frames = [frame for frame in viewer.seen.frames if frame["seq"] <= head]
         return Evidence(

@@ -137,7 +137,7 @@ class House:
         return self._patiently(read)
 
     def _patiently(self, work: Any) -> Any:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 return asyncio.run_coroutine_threadsafe(work(), self._loop).result(20)
