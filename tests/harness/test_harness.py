@@ -10,6 +10,7 @@ from tests.harness.__main__ import KILLS, SIZE, TOGETHER, campaign
 SEEDS = 200 if SOAK else 5
 
 
+@pytest.mark.skipif(not SOAK, reason="only with NIGHTBOOK_SOAK=1: half a minute for each five")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
 def test_every_promise_holds_whoever_dies_and_nothing_is_left(first: int) -> None:

@@ -22,6 +22,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.skipif(not SOAK, reason="only with NIGHTBOOK_SOAK=1: it fills a machine")
 @pytest.mark.timeout(900)
 def test_all_runs_in_flight_outlive_the_server() -> None:
     with tempfile.TemporaryDirectory(prefix="nightbook-many-") as folder:
