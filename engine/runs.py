@@ -36,7 +36,10 @@ class Host(Protocol):
         """Waits until the fold meets `condition`."""
 
     def execute(self, run_id: str) -> None:
-        """Asks the sandbox for a run that the fold holds as begun; known there, it is not started again."""
+        """Asks the sandbox for a run that the fold holds as begun; known there, it is not started again.
+
+        One that is queued is begun when its lane is free.
+        """
 
     def stop(self, run_id: str) -> None:
         """Asks the sandbox to stop a run."""
@@ -77,8 +80,7 @@ class CodeRuns:
                 ], ()  # fmt: skip
 
             await self._host.step(begin)
-            if (run := self._host.notebook.runs.get(run_id)) is not None and run.state != "queued":
-                self._host.execute(run_id)  # begun before a crash: the sandbox may not have been asked
+            self._host.execute(run_id)  # known from before a crash: only now its code is
             await self._over(run_id, queued)
         finally:
             self._code.pop(run_id, None)

@@ -531,7 +531,11 @@ class Session:
             self._tenancy.told(str(news))
 
     def execute(self, run_id: str) -> None:
-        """Asks the sandbox for a run that has begun; known there, it is not started again."""
+        """Asks the sandbox for a run that has begun; known there, it is not started again.
+
+        One that is queued is begun when its lane is free: that is looked at now, as its code may have come just now.
+        """
+        self._wake.set()
         run = self.notebook.runs.get(run_id)
         if run is not None and run.state in decide.ACTIVE and (found := self._code_of(run)) is not None:
             self._tenancy.request(

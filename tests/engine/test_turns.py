@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections.abc import Iterator
@@ -397,6 +398,27 @@ async def test_a_command_that_ran_on_without_a_worker_is_not_started_again(datab
         notebook = await hand.notebook(notebook_id)
         assert items(notebook, cell, "tool")[0]["text"] == "end\n"
         assert (folder / "log").read_text() == "start\n2\n"
+        await whole(hand, notebook_id)
+
+
+@pytest.mark.trio
+async def test_a_command_that_was_in_line_when_its_worker_went_is_begun_by_the_next(
+    database: str, tmp_path: Path
+) -> None:
+    """What it is to run is known to the turn alone, which comes to it only after the engine looked at its lane."""
+    async with worker(database, tmp_path, keep=True) as hand:
+        notebook_id, [cell] = await free(hand, ("agent", book(block("sh", "echo 1 >> log"))))
+        folder = tmp_path / "sandboxes" / notebook_id
+        folder.mkdir(parents=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # no sandbox can start
+            await hand.ask(notebook_id, "run_cell", cell_id=cell)
+            await hand.until(
+                notebook_id, lambda n: any(one.parent and one.state == "queued" for one in n.runs.values())
+            )
+    async with worker(database, tmp_path) as hand:
+        assert await hand.ended(notebook_id, cell) == "done"
+        assert (tmp_path / "workspaces" / notebook_id / "log").read_text() == "1\n"
         await whole(hand, notebook_id)
 
 
