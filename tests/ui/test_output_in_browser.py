@@ -227,6 +227,22 @@ def test_the_reader_at_the_tail_follows_it_and_one_who_reads_above_is_left_in_pe
     assert out.evaluate("node => node.scrollTop") == 100
 
 
+def test_who_scrolls_up_is_left_there_before_the_browser_has_told_of_it(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    site.start(notebook)
+    opened(page, site, notebook)
+    out = page.get_by_test_id("cell-output")
+    site.prints(notebook, "".join(f"{number}\n" for number in range(500)))
+    drawn(page, 5)
+    at_tail = "([node, want]) => (node.scrollHeight - node.scrollTop - node.clientHeight < 30) === want"
+    page.wait_for_function(at_tail, arg=[out.element_handle(), True])
+    page.evaluate("addEventListener('scroll', (event) => event.stopImmediatePropagation(), true)")
+    out.evaluate("node => { node.scrollTop = 100; }")
+    site.prints(notebook, "more\n" * 50)
+    drawn(page, 6)
+    assert out.evaluate("node => node.scrollTop") == 100
+
+
 def test_output_that_scrolls_is_reached_and_scrolled_by_keyboard(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "x"))
     site.start(notebook)

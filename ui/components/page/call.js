@@ -2,6 +2,7 @@
 // stands under it.
 
 import NbDiff from "./diff.js";
+import { atTail, left } from "./follow.js";
 import { hour, took } from "./words.js";
 
 const STATES = {
@@ -13,7 +14,6 @@ const STATES = {
   unknown: ["outcome unknown", "bad"],
   cancelled: ["stopped", ""],
 };
-const TAIL = 24; // pixels from the end at which the reader still follows it
 
 export default {
   name: "NbCall",
@@ -84,17 +84,22 @@ export default {
     adopt(live) {
       if (!live) return;
       this.follow = true;
+      this.scrolledTo = 0;
       this.$refs.live.append(this.cell.output.root);
       this.tail ??= () => {
         const box = this.$refs.live;
-        if (box && this.follow) box.scrollTop = box.scrollHeight;
+        if (!box) return;
+        if (this.follow && left(box, this.scrolledTo)) this.follow = false;
+        if (this.follow) box.scrollTop = box.scrollHeight;
+        this.scrolledTo = box.scrollTop;
       };
       this.cell.tail = this.tail;
       this.tail();
     },
     scrolled() {
       const box = this.$refs.live;
-      this.follow = box.scrollHeight - box.scrollTop - box.clientHeight < TAIL;
+      this.follow = atTail(box);
+      this.scrolledTo = box.scrollTop;
     },
   },
 };

@@ -3,6 +3,7 @@
 
 import { CellEditor } from "./editor.js";
 import { drag } from "./drag.js";
+import { atTail, left } from "./follow.js";
 import { markdown } from "./markdown.js";
 import { forget, whenNear } from "./near.js";
 import { expected, Room } from "./room.js";
@@ -171,6 +172,7 @@ export default {
   },
   created() {
     this.ranAt = -Infinity;
+    this.scrolledTo = 0;
   },
   mounted() {
     if (this.cell.kind !== "agent") this.$refs.out.append(this.cell.output.root);
@@ -297,6 +299,7 @@ export default {
     drawn(tail = false, opening = false) {
       const { out } = this.$refs;
       if (!out) return;
+      if (this.follow && left(out, this.scrolledTo)) this.follow = false;
       this.cell.output.draw();
       if (this.prints) this.space.drawn(tail, opening);
       if (this.follow && !this.tall && out.scrollHeight > out.clientHeight) {
@@ -304,15 +307,19 @@ export default {
         this.cell.output.draw(); // what is near the tail now
         out.scrollTop = out.scrollHeight;
       }
+      this.scrolledTo = out.scrollTop;
       this.measure();
     },
     grew() {
       const { out } = this.$refs;
+      if (this.follow && left(out, this.scrolledTo)) this.follow = false;
       if (this.active && this.follow && !this.tall) out.scrollTop = out.scrollHeight;
+      this.scrolledTo = out.scrollTop;
       this.measure();
     },
     toTail() {
       this.follow = true;
+      this.scrolledTo = 0;
       this.drawn();
     },
     measure() {
@@ -337,7 +344,8 @@ export default {
     },
     scrolled() {
       const { out } = this.$refs;
-      this.follow = out.scrollHeight - out.scrollTop - out.clientHeight < 24;
+      this.follow = atTail(out);
+      this.scrolledTo = out.scrollTop;
     },
   },
 };
