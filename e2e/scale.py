@@ -21,5 +21,6 @@ IDLE_LIMIT, SILENCE = (5.0, 20.0) if SOAK else (3.0, 8.0)
 MEGABYTES = 200 if SOAK else 30
 VISITS = 100 if SOAK else 8
 EDITS = 50 if SOAK else 16  # of each of two people in one cell
+SEEDS = (50, 51, 52) if SOAK else (50,)  # of the places where they type
 
 SHORT_LIMITS = {"REPLAY_SECONDS": 1, "SANDBOX_IDLE_SECONDS": 2, "POLL_SECONDS": 1, "ORPHAN_SECONDS": 2}
