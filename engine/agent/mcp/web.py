@@ -7,18 +7,17 @@ judges an address, on the very one that is connected to.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 import httpcore2
 import httpx2
-import trio
 from mcp.client.streamable_http import streamable_http_client
 
 from engine.agent.mcp.connection import Connection
 from engine.agent.mcp.flow import MESSAGE_BYTES, Flooded, Flow
 from engine.agent.mcp.spec import ServerSpec
-from engine.agent.tools.public import CONNECT_SECONDS, Allowed, NotAllowed
+from engine.agent.tools.public import CONNECT_SECONDS, Allowed, NotAllowed, judged
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -51,7 +50,7 @@ class _Bounded(httpx2.AsyncHTTPTransport):
         self._connection = connection
         if allowed is not None:
             self._pool = httpcore2.AsyncConnectionPool(
-                ssl_context=httpx2.create_ssl_context(), network_backend=_Backend(allowed)
+                ssl_context=httpx2.create_ssl_context(), network_backend=judged(httpcore2, allowed)
             )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -96,40 +95,3 @@ class _Counted(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-class _Backend(httpcore2.AsyncNetworkBackend):
-    """Connects to judged addresses only."""
-
-    def __init__(self, allowed: Allowed) -> None:
-        self._allowed = allowed
-        self._trio = httpcore2.TrioBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        try:
-            addresses = await self._allowed.addresses(host, port)
-        except trio.TooSlowError:
-            raise httpcore2.ConnectTimeout(f"looking up {host} took too long") from None
-        except OSError as error:
-            raise httpcore2.ConnectError(f"{host}: {error.strerror or error}") from None
-        for address in addresses[:-1][:3]:
-            try:
-                return await self._trio.connect_tcp(address, port, timeout=CONNECT_SECONDS)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
-        return await self._trio.connect_tcp(addresses[-1], port, timeout=timeout)
-
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore2.AsyncNetworkStream:
-        raise NotAllowed("a tool server is at no Unix socket")
-
-    async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)

@@ -6,84 +6,35 @@ searched for stays known to it. What an installation refuses (thinking, web sear
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import trio
-
-from engine.agent.calls import Call, Conversation, ModelFailed, Picture, Reply, Search, Thought, ToolSpec, Usage
+from engine.agent.calls import Call, Conversation, Picture, Reply, Search, Thought, ToolSpec, Usage
 from engine.agent.models import telling
 from engine.agent.models.places import ModelsConfig, Place
-from engine.agent.models.trouble import expect_events, failed, from_below, trusted
+from engine.agent.models.speaking import SpokenModel
 
 PROTOCOL = "anthropic"
-SECONDS = 600.0  # without any event; a provider sends pings, a local server may think for long before its first
-CONNECT_SECONDS = 15.0
 SEARCHES = 5  # of one reply
 _EPHEMERAL = {"cache_control": {"type": "ephemeral"}}
 _OPTIONAL = ("thinking", "web_search")
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 
-class AnthropicModel:
+class AnthropicModel(SpokenModel):
     """One model of one place that speaks the Messages protocol."""
 
     def __init__(self, place: Place, model: str, config: ModelsConfig) -> None:
-        self.name = f"{place.id}:{model}"
-        self._place = place
-        self._model = model
-        self._config = config
-        self._price = config.price(self.name)
-        self._refused: set[str] = set() if config.web_search else {"web_search"}
+        super().__init__(place, model, config)
+        if not config.web_search:
+            self._refused.add("web_search")
 
-    async def reply(
-        self, conversation: Conversation, tools: Sequence[ToolSpec]
-    ) -> AsyncIterator[Thought | Search | Reply]:
-        """Streams what it says; the finished reply comes last. Raises `ModelFailed`."""
-        sdk = await trio.to_thread.run_sync(importlib.import_module, "anthropic")
-        names = telling.wire_names(tools)
-        reading = Reading(names)
-        try:
-            async with sdk.AsyncAnthropic(
-                api_key=self._place.key or "none",
-                base_url=self._place.url,
-                max_retries=0,
-                timeout=sdk.Timeout(SECONDS, connect=CONNECT_SECONDS),
-                http_client=sdk.DefaultAsyncHttpxClient(verify=trusted()),
-            ) as client:
-                stream = await self._open(sdk, client, self._messages(conversation, names), names, tools)
-                async with stream:
-                    await expect_events(self._place, stream.response)
-                    async for event in stream:
-                        for said in reading.take(event.to_dict()):
-                            yield said
-        except ModelFailed:
-            raise
-        except Exception as error:
-            if not isinstance(error, sdk.AnthropicError | OSError | ValueError) and not from_below(error):
-                raise
-            if not reading.finished:
-                raise failed(sdk, self._place, self._model, error, self._usage(reading)) from error
-        if not reading.finished:
-            raise ModelFailed(
-                f"the connection to {self._place.title} was cut while it replied",
-                again=True,
-                usage=self._usage(reading),
-            )
-        yield reading.reply(self.name, self._usage(reading), self._config.reply_tokens)
-
-    def _usage(self, reading: Reading) -> Usage | None:
-        usage = reading.usage
-        if usage is None or self._price is None:
-            return usage
-        return replace(usage, cost=self._price.of(usage))
+    def _reading(self, names: Mapping[str, str]) -> Reading:
+        return Reading(names)
 
     async def _open(
         self, sdk: Any, client: Any, messages: list[dict[str, Any]], names: Mapping[str, str], tools: Sequence[ToolSpec]
     ) -> Any:
-        """The stream of a reply; without what this place turns out to refuse."""
         while True:
             options: dict[str, Any] = {}
             offered: list[dict[str, Any]] = [
@@ -157,12 +108,11 @@ class AnthropicModel:
             if state.get("model") != self.name or "thinking" in self._refused:
                 content = [block for block in content if block["type"] not in _THOUGHTS]
             return content, {call["id"]: call["id"] for call in reply["calls"]}
-        own = {tool: wire for wire, tool in names.items()}
         ids = {call["id"]: call["call"].replace(".", "_") for call in reply["calls"]}
         text = telling.said(state)
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text.strip() else []
         for call in reply["calls"]:
-            name = own.get(call["tool"], next(iter(telling.wire_names([ToolSpec(call["tool"], "", {})]))))
+            name = telling.wire_name(call["tool"], names)
             blocks.append({"type": "tool_use", "id": ids[call["id"]], "name": name, "input": call["arguments"]})
         return blocks, ids
 

@@ -6,83 +6,34 @@ The SDK runs in the turn's own trio task. What servers add to the protocol is ta
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import trio
-
-from engine.agent.calls import Call, Conversation, ModelFailed, Picture, Reply, Search, Thought, ToolSpec, Usage
+from engine.agent.calls import Call, Conversation, Picture, Reply, Search, Thought, ToolSpec, Usage
 from engine.agent.models import telling
-from engine.agent.models.anthropic import CONNECT_SECONDS, SECONDS
 from engine.agent.models.places import OPENAI_URL, ModelsConfig, Place
-from engine.agent.models.trouble import expect_events, failed, from_below, trusted
+from engine.agent.models.speaking import SpokenModel
 
 PROTOCOL = "openai"
 _THINKING = ("reasoning_content", "reasoning")
 _OPTIONAL = ("stream_options", "web_search_options")
 
 
-class OpenAIModel:
+class OpenAIModel(SpokenModel):
     """One model of one place that speaks chat completions."""
 
     def __init__(self, place: Place, model: str, config: ModelsConfig) -> None:
-        self.name = f"{place.id}:{model}"
-        self._place = place
-        self._model = model
-        self._config = config
-        self._price = config.price(self.name)
-        searches = config.web_search and place.url == OPENAI_URL and "search" in model
-        self._refused: set[str] = set() if searches else {"web_search_options"}
+        super().__init__(place, model, config)
+        if not (config.web_search and place.url == OPENAI_URL and "search" in model):
+            self._refused.add("web_search_options")
 
-    async def reply(
-        self, conversation: Conversation, tools: Sequence[ToolSpec]
-    ) -> AsyncIterator[Thought | Search | Reply]:
-        """Streams what it says; the finished reply comes last. Raises `ModelFailed`."""
-        sdk = await trio.to_thread.run_sync(importlib.import_module, "openai")
-        names = telling.wire_names(tools)
-        reading = Reading(names)
-        try:
-            async with sdk.AsyncOpenAI(
-                api_key=self._place.key or "none",
-                base_url=self._place.url,
-                max_retries=0,
-                timeout=sdk.Timeout(SECONDS, connect=CONNECT_SECONDS),
-                http_client=sdk.DefaultAsyncHttpxClient(verify=trusted()),
-            ) as client:
-                stream = await self._open(sdk, client, self._messages(conversation, names), names, tools)
-                async with stream:
-                    await expect_events(self._place, stream.response)
-                    async for chunk in stream:
-                        for said in reading.take(chunk.to_dict()):
-                            yield said
-        except ModelFailed:
-            raise
-        except Exception as error:
-            if not isinstance(error, sdk.OpenAIError | OSError | ValueError) and not from_below(error):
-                raise
-            if not reading.finished:
-                raise failed(sdk, self._place, self._model, error, self._usage(reading)) from error
-        if not reading.finished:
-            raise ModelFailed(
-                f"the connection to {self._place.title} was cut while it replied",
-                again=True,
-                usage=self._usage(reading),
-            )
-        yield reading.reply(self.name, self._usage(reading), self._config.reply_tokens)
-
-    def _usage(self, reading: Reading) -> Usage | None:
-        usage = reading.usage
-        if usage is None or self._price is None:
-            return usage
-        return replace(usage, cost=self._price.of(usage))
+    def _reading(self, names: Mapping[str, str]) -> Reading:
+        return Reading(names)
 
     async def _open(
         self, sdk: Any, client: Any, messages: list[dict[str, Any]], names: Mapping[str, str], tools: Sequence[ToolSpec]
     ) -> Any:
-        """The stream of a reply; without what this place turns out to refuse."""
         while True:
             options: dict[str, Any] = {}
             if tools:
@@ -139,7 +90,6 @@ class OpenAIModel:
     def _assistant(self, reply: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any] | None:
         """A stored reply as a message; null when there was nothing in it."""
         state = reply["state"]
-        own = {tool: wire for wire, tool in names.items()}
         written = state.get("written") or {} if state.get("protocol") == PROTOCOL else {}
         message: dict[str, Any] = {"role": "assistant", "content": telling.said(state) or None}
         calls = [
@@ -147,7 +97,7 @@ class OpenAIModel:
                 "id": _id(reply, call),
                 "type": "function",
                 "function": {
-                    "name": own.get(call["tool"], next(iter(telling.wire_names([ToolSpec(call["tool"], "", {})])))),
+                    "name": telling.wire_name(call["tool"], names),
                     "arguments": json.dumps(
                         call["arguments"] or ({"malformed": written[call["id"]]} if call["id"] in written else {})
                     ),

@@ -78,6 +78,13 @@ def wire_names(tools: Sequence[ToolSpec]) -> dict[str, str]:
     return names
 
 
+def wire_name(tool: str, names: Mapping[str, str]) -> str:
+    """The name of `tool` in `names`; one that is not offered any more gets the name that it would have."""
+    return next((wire for wire, own in names.items() if own == tool), None) or next(
+        iter(wire_names([ToolSpec(tool, "", {})]))
+    )
+
+
 def encoded(picture: Picture, blobs: Mapping[str, bytes]) -> str | None:
     """The bytes of a picture in base64; null when they are not at hand."""
     found = blobs.get(picture.sha256)

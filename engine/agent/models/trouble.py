@@ -19,6 +19,7 @@ from typing import Any
 from engine.agent.calls import ModelFailed, Usage
 from engine.agent.models.places import Place
 
+LIST = "its list of models"
 SAID = 400  # characters of what the other side said
 KEY_LIKE = re.compile(r"\b(?:sk|pk|key|Bearer)[-_ ][A-Za-z0-9*_.-]{6,}")
 NO_QUOTA = (
@@ -40,8 +41,10 @@ WINDOW = (
 PAGE = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 
 
-def failed(sdk: Any, place: Place, model: str, error: Exception, usage: Usage | None = None) -> ModelFailed:
-    """The error of an SDK (the module `anthropic` or `openai`), or of the connection under it, as `ModelFailed`."""
+def failed(sdk: Any, place: Place, model: str | None, error: Exception, usage: Usage | None = None) -> ModelFailed:
+    """The error of an SDK (the module `anthropic` or `openai`), or of the connection under it, as `ModelFailed`.
+
+    Without a `model` its list of models was asked for."""
     if isinstance(error, ModelFailed):
         return error
     if isinstance(error, sdk.APIStatusError):
@@ -101,7 +104,7 @@ def no_event_stream(place: Place, content_type: str, text: str) -> ModelFailed:
 
 def by_status(
     place: Place,
-    model: str,
+    model: str | None,
     status: int,
     headers: Mapping[str, str],
     body: object,
@@ -134,7 +137,12 @@ def by_status(
                 settings=True,
             )
         case 403:
-            return ModelFailed(f"{place.title} does not allow {model} with this key: {said}", settings=True)
+            return ModelFailed(f"{place.title} does not allow {model or LIST} with this key: {said}", settings=True)
+        case 404 if model is None:
+            return ModelFailed(
+                f"{place.title} has no list of models at {place.url}: {said}. See that {place.url_variable} is right",
+                settings=True,
+            )
         case 404:
             return ModelFailed(
                 f"{place.title} at {place.url} knows no model {model!r}: {said}. Choose another one in Settings",

@@ -1,20 +1,24 @@
-"""Asking a place which models it has: what the button "Try it" does. By plain HTTP: no SDK is imported for it."""
+"""Asking a place which models it has: what the button "Try it" does.
+
+It asks as a turn does: with the same client, so with the same key, headers, proxy and certificates. On the web half's
+own loop. A server of this machine that is not there costs no import of an SDK.
+"""
 
 from __future__ import annotations
 
-import ssl
+import asyncio
 from dataclasses import dataclass
 from typing import Any
-
-import httpx
+from urllib.parse import urlsplit
 
 from engine.agent.calls import ModelFailed
 from engine.agent.models.places import Place
-from engine.agent.models.trouble import by_status, no_event_stream, unreachable
+from engine.agent.models.speaking import client, expected, load
+from engine.agent.models.trouble import failed, no_event_stream, unreachable
 
 SECONDS = 10.0
 MODELS = 500
-VERSION = "2023-06-01"  # of the Messages protocol, as its documentation asks for
+HERE = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +34,39 @@ async def try_place(place: Place, seconds: float = SECONDS) -> Tried:
     try:
         if not place.ready:
             raise place.keyless()
+        await _is_there(place)
         return Tried(models=await _models(place, seconds))
-    except ModelFailed as failed:
-        return Tried(error=failed.reason)
+    except ModelFailed as problem:
+        return Tried(error=problem.reason)
+
+
+async def _is_there(place: Place) -> None:
+    """Raises `ModelFailed` when the place is on this machine and nothing listens there."""
+    parts = urlsplit(place.url)
+    if parts.hostname not in HERE:
+        return
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        _, writer = await asyncio.open_connection(parts.hostname, port)
+    except OSError as error:
+        raise unreachable(place, error) from None
+    writer.close()
 
 
 async def _models(place: Place, seconds: float) -> tuple[str, ...]:
-    if place.protocol == "anthropic":
-        url, headers = f"{place.url}/v1/models?limit={MODELS}", {"anthropic-version": VERSION}
-        if place.key:
-            headers["x-api-key"] = place.key
-    else:
-        url, headers = f"{place.url}/models", {}
-        if place.key:
-            headers["authorization"] = f"Bearer {place.key}"
+    sdk = await asyncio.to_thread(load, place)
+    options = {"limit": MODELS} if place.protocol == "anthropic" else {}
     try:
-        async with httpx.AsyncClient(timeout=seconds) as http:
-            answer = await http.get(url, headers=headers)
-    except httpx.TimeoutException:
-        raise ModelFailed(f"{place.title} at {place.url} did not answer within {seconds:g} s") from None
-    except (httpx.HTTPError, ssl.SSLError, OSError) as error:
-        raise unreachable(place, error) from None
-    body: Any
+        async with client(sdk, place, seconds) as opened:
+            answer = (await opened.models.with_raw_response.list(**options)).http_response
+    except Exception as error:
+        if not expected(sdk, place, error):
+            raise
+        raise failed(sdk, place, None, error) from None
     try:
-        body = answer.json()
+        body: Any = answer.json()
     except ValueError:
-        body = answer.text[:2000]
-    if answer.status_code >= 400:
-        raise by_status(place, "its list of models", answer.status_code, answer.headers, body, str(body))
+        body = None
     listed = body.get("data") if isinstance(body, dict) else None
     if not isinstance(listed, list):
         kind = answer.headers.get("content-type", "").partition(";")[0]

@@ -93,12 +93,18 @@ class Allowed:
         return chosen
 
 
-class _Backend(httpcore.AsyncNetworkBackend):
+def judged(network: Any, allowed: Allowed) -> Any:
+    """A network backend for a connection pool of `network`, which is `httpcore` or a library of the same shape."""
+    return _Judged(network, allowed)
+
+
+class _Judged:
     """Connects to judged addresses only."""
 
-    def __init__(self, allowed: Allowed) -> None:
+    def __init__(self, network: Any, allowed: Allowed) -> None:
+        self._network = network
         self._allowed = allowed
-        self._trio = httpcore.TrioBackend()
+        self._trio = network.TrioBackend()
 
     async def connect_tcp(
         self,
@@ -107,24 +113,25 @@ class _Backend(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
+    ) -> Any:
+        network = self._network
         try:
             addresses = await self._allowed.addresses(host, port)
         except trio.TooSlowError:
-            raise httpcore.ConnectTimeout(f"looking up {host} took longer than {LOOKUP_SECONDS:g} s") from None
+            raise network.ConnectTimeout(f"looking up {host} took longer than {LOOKUP_SECONDS:g} s") from None
         except OSError as error:
-            raise httpcore.ConnectError(f"{host}: {error.strerror or error}") from None
+            raise network.ConnectError(f"{host}: {error.strerror or error}") from None
         for address in addresses[:-1][:3]:
             try:
                 return await self._trio.connect_tcp(address, port, timeout=CONNECT_SECONDS)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+            except (network.ConnectError, network.ConnectTimeout):
                 continue
         return await self._trio.connect_tcp(addresses[-1], port, timeout=timeout)
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        raise NotAllowed("a turn may not reach a Unix socket")
+    ) -> Any:
+        raise NotAllowed("a Unix socket may not be reached from here")
 
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
@@ -134,7 +141,7 @@ class _Transport(httpx.AsyncHTTPTransport):
     def __init__(self, allowed: Allowed) -> None:
         super().__init__(verify=_certificates())
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=_certificates(), http1=True, http2=False, network_backend=_Backend(allowed)
+            ssl_context=_certificates(), http1=True, http2=False, network_backend=judged(httpcore, allowed)
         )
 
 
