@@ -19,6 +19,7 @@ import getpass
 import json
 import os
 import queue
+import re
 import signal
 import socket
 import sys
@@ -26,7 +27,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from types import FrameType
@@ -157,6 +158,13 @@ class Compiler(CachingCompiler):
         return f"\x1b]8;;nightbook:cell/{cell}\x1b\\{label}", f"{words}\x1b]8;;\x1b\\"
 
 
+def in_any_width(parts: Iterable[str]) -> Iterator[str]:
+    """IPython's traceback without what fills 75 columns: the rule on top, and the gap in each head."""
+    for part in parts:
+        if re.sub(r"\x1b\[[\d;]*m", "", part).strip("-"):
+            yield re.sub(r"(?m)^.* (?=Traceback \(most recent call last\))", "", part)
+
+
 class Exit:
     """`exit` and `quit`: end the cell. Works without parentheses too, as in IPython."""
 
@@ -179,7 +187,7 @@ class Shell(InteractiveShell):
     stopped: Callable[[], bool]  # whether the running cell's task was cancelled by an interrupt; set by the kernel
 
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
-        _channel.text("traceback", "\n".join(stb) + "\n")
+        _channel.text("traceback", "\n".join(in_any_width(stb)) + "\n")
 
     def showtraceback(self, *args: Any, **kwargs: Any) -> None:
         problem = sys.exc_info()[1]

@@ -55,6 +55,18 @@ def kernel(page: Page, site: Site) -> Kernel:
     return kernel
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_list_hides_what_it_lies_over(page: Page, kernel: Kernel, theme: str) -> None:
+    page.evaluate("theme => (document.documentElement.dataset.theme = theme)", theme)
+    page.keyboard.type("s")
+    page.keyboard.press("Control+Space")
+    expect(options(page).first).to_be_visible()
+    style = "node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).borderTopWidth]"
+    background, border = page.locator("#nb-assist").evaluate(style)
+    assert background.startswith("rgb("), "nothing shines through"
+    assert border == "1px"
+
+
 def options(page: Page) -> Any:
     return page.get_by_role("listbox", name="Completions").get_by_role("option")
 

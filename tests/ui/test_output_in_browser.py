@@ -293,7 +293,27 @@ def test_a_new_run_starts_with_an_empty_output(page: Page, site: Site) -> None:
     site.start(notebook, run_id="r1")
     expect(cell).to_have_attribute("data-state", "running")
     assert shown(page) == ""
-    assert page.locator(".count").all_text_contents() == ["2"]
+    assert page.locator(".count").all_text_contents() == ["[2]"]
+
+
+def test_what_failed_is_said_once(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "x"))
+    site.start(notebook)
+    site.prints(notebook, "Cell 1, line 1\n    x\n\nNameError: name 'x'\n", stream="traceback")
+    end = {"event": "ended", "status": "error", "reason": "NameError: name 'x'", "ms": 1234}
+    site.write((notebook, "run", {**end, "cell_id": "c0", "run_id": "r0"}))
+    opened(page, site, notebook)
+    cell = page.get_by_test_id("cell")
+    state = cell.locator(".foot .state")
+    expect(cell.get_by_text("NameError: name 'x'")).to_have_count(1)
+    expect(state).to_have_text("Failed")
+    cell.focus()
+    page.keyboard.press("o")  # folds the output away, with what it says
+    expect(state).to_have_text("Failed: NameError: name 'x'")
+    site.start(notebook, run_id="r1")
+    end = {**end, "reason": "the kernel was ended by signal 9"}
+    site.write((notebook, "run", {**end, "cell_id": "c0", "run_id": "r1"}))
+    expect(state).to_have_text("Failed: the kernel was ended by signal 9")
 
 
 def test_who_scrolled_up_is_led_back_to_the_newest_line(page: Page, site: Site) -> None:

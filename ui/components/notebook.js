@@ -14,22 +14,19 @@ import { Link } from "nightbook/link.js";
 import { Output } from "nightbook/output.js";
 import NbPalette from "nightbook/palette.js";
 import { Painter } from "nightbook/painter.js";
+import { presence, STAND } from "nightbook/presence.js";
 import { Source } from "nightbook/source.js";
 import NbHead from "nightbook/head.js";
 import NbJump from "nightbook/jump.js";
+import { operations } from "nightbook/operations.js";
 import NbRail from "nightbook/rail.js";
 import NbStrip from "nightbook/strip.js";
-import { grown, newStory, pending, retold, spliced } from "nightbook/story.js";
+import { newStory, pending } from "nightbook/story.js";
 import { Told } from "nightbook/told.js";
 import { turnDeeds } from "nightbook/turn_deeds.js";
 
 const ACTIVE = ["running", "waiting", "cancelling"];
 const UNDO = 60000; // milliseconds for which a deletion can be undone
-const RESTART = 600000; // milliseconds after which a new server is no news any more
-const HISTORY = 200; // entries of the timeline, as in engine/history.py
-const STAND = 5000; // milliseconds after which a page says again in which cell the person is (engine/whereabouts.py)
-const AWAY = 60000; // milliseconds after which who comes back is told what happened
-const TOLD = 8000; // milliseconds for which a restart is told
 
 export default {
   components: { NbBar, NbCell, NbFind, NbHead, NbJump, NbPalette, NbRail, NbStrip },
@@ -285,39 +282,6 @@ export default {
       this.served(server);
       if (this.painter.beat(stream, n)) this.live = true;
     },
-    // A page out of sight is in no cell.
-    stand() {
-      if (!this.standing?.cell || !this.link.up) return;
-      this.$emit("at", document.hidden ? { cell: null, at: null } : this.standing);
-    },
-    // Where others type: by cell, only what changed is drawn.
-    meet(carets) {
-      const found = new Map();
-      for (const caret of carets) {
-        const own = caret.member === this.member;
-        const words = { who: own ? "you" : caret.member, told: own ? "You, on another page, are in this cell" : `${caret.member} is in this cell` };
-        found.set(caret.cell, [...(found.get(caret.cell) ?? []), { ...caret, ...words }]);
-      }
-      for (const cell of this.cells.values()) {
-        const now = found.get(cell.id) ?? [];
-        if (JSON.stringify(now) !== JSON.stringify(cell.others)) cell.others = now;
-      }
-    },
-    // Another server than the tab last heard of, a moment ago: it was restarted, and the page came back by itself.
-    served(server) {
-      const key = `nightbook.server.${this.notebook}`;
-      const last = recall(key);
-      if (last?.server === server && Date.now() - last.at < RESTART / 4) return;
-      remember(key, { server, at: Date.now(), busy: this.runs.busy });
-      if (!last || last.server === server || Date.now() - last.at > RESTART) return;
-      this.restarted = last.busy ? "Server restarted, work went on" : "Server restarted";
-      setTimeout(() => (this.restarted = ""), TOLD);
-    },
-    back({ seq, ...told }) {
-      this.link.heard();
-      this.left = seq;
-      this.absence = { ...told, key: freshId() };
-    },
     asked(asks) {
       this.link.heard();
       heard(asks);
@@ -327,133 +291,14 @@ export default {
       this.gone = true;
     },
 
-    // Looking away and back. A page is looked at while it is in front; after a while away one is told what happened.
-    look(first = false) {
-      const looking = !document.hidden;
-      const back = looking && (first || (this.awaySince !== undefined && Date.now() - this.awaySince > AWAY));
-      if (!looking && this.awaySince === undefined) this.awaySince = Date.now();
-      if (looking && this.link.up) this.awaySince = undefined;
-      if (this.link.up) this.$emit("look", { looking, back });
-    },
-    async showLeft() {
-      const left = this.$refs.rail.$el.querySelector(".left");
-      const mark = left?.nextElementSibling?.querySelector("[data-cell]")?.dataset.cell;
-      const entry = this.history.find((one) => one.until > this.left && this.cells.has(one.cell));
-      const id = mark ?? entry?.cell;
-      if (id) this.page.show(id);
-      else left?.scrollIntoView({ block: "center" });
-    },
-
-    // view operations
-    on_reset() {
-      this.stale = this.order.length ? new Set(this.cells.keys()) : null;
-      this.arriving = [];
-      this.staged = { files: new Map(), checks: new Map() };
-    },
-    on_file({ file }) {
-      const { ago, ...fields } = file;
-      (this.staged ?? this).files.set(file.path, { ...fields, at: performance.now() - 1000 * ago });
-    },
-    on_check({ item, done }) {
-      (this.staged ?? this).checks.set(item, done);
-    },
-    on_story(op) {
-      const cell = this.cells.get(op.id);
-      if (cell) spliced(cell.story, op);
-      if (cell && op.items.length) this.touched.add(cell);
-    },
-    on_thought(op) {
-      const cell = this.cells.get(op.id);
-      if (cell) grown(cell.story, op);
-      if (cell) this.touched.add(cell);
-    },
-    on_notebook({ set }) {
-      for (const key of ["title", "archived", "sandbox", "policy", "rules", "servers"]) if (key in set) this[key] = set[key];
-    },
-    on_add({ cell: view, after, command }) {
-      const { id, source, version, story, ...fields } = view;
-      let cell = this.cells.get(id);
-      if (cell) {
-        if (!cell.output.empty) cell.view?.space.begin(); // its room stays
-        cell.output.clear();
-        cell.source.replaced(source, version);
-      } else {
-        cell = this.made(id, source, version);
-        this.cells.set(id, cell);
-        if (this.fresh) this.focusing = id;
-        this.fresh = false;
-      }
-      retold(cell.story, story);
-      this.fields(cell, fields);
-      cell.shown = false;
-      this.stale?.delete(id);
-      this.adding = this.adding.filter((other) => other !== id);
-      const typed = command && view.beside ? this.answered(command, view.beside, cell) : null;
-      if (this.stale) this.arriving.push(id);
-      else this.order = placed(this.order, id, after);
-      if (typed === null) this.recover(cell);
-    },
-    on_history({ from, entries }) {
-      this.history = [...this.history.filter((entry) => entry.seq < from), ...entries].slice(-HISTORY);
-    },
-    on_move({ id, after }) {
-      this.order = placed(this.order, id, after);
-      const held = document.activeElement;
-      if (this.cells.get(id)?.view?.$el.contains(held)) {
-        nextTick(() => {
-          if (held.isConnected && document.activeElement !== held) held.focus({ preventScroll: true });
-          this.cells.get(id)?.view?.$el.scrollIntoView({ block: "nearest" });
-        });
-      }
-    },
-    on_remove({ id }) {
-      const own = this.cells.get(id)?.view?.$el;
-      const held = own?.contains(document.activeElement);
-      const whole = own === document.activeElement;
-      const at = this.order.indexOf(id);
-      this.drop(id);
-      this.order = this.order.filter((other) => other !== id);
-      if (held) this.take(this.order[at] ?? this.order[at - 1], whole);
-    },
-    on_cell({ id, set }) {
-      const cell = this.cells.get(id);
-      if (!cell) return;
-      if (set.state && set.state !== cell.state) this.speak(id, set.state);
-      this.fields(cell, set);
-      if ("state" in set) cell.asked = false;
-    },
-    on_edit(op) {
-      const merge = this.undo.find((entry) => entry.what === "merged" && entry.command === op.command);
-      if (merge) merge.base = op.version; // the text that the merge made: what is undone is found in it
-      this.cells.get(op.id)?.source.edited(op);
-    },
-    on_clear({ id }) {
-      const cell = this.cells.get(id);
-      if (!cell) return;
-      cell.view?.space.begin();
-      cell.output.clear();
-      cell.shown = false;
-      if (cell.view) cell.view.follow = true;
-    },
-    on_output({ id, item }) {
-      const cell = this.cells.get(id);
-      if (!cell) return;
-      cell.output.append(item);
-      cell.shown = !cell.output.empty;
-      this.touched.add(cell);
-    },
-    on_update({ id, item }) {
-      this.cells.get(id)?.output.update(item);
-    },
-    on_refused({ command, reason, cell }) {
-      this.refused(command, reason, cell);
-    },
+    ...presence,
+    ...operations,
 
     // cells
     made(id, source, version) {
       const key = `nightbook.draft.${this.notebook}.${id}`;
       const cell = reactive({
-        id, others: [], peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null, story: newStory(), unsaid: null,
+        id, others: [], peek: false, shown: false, notice: null, asked: false, answered: null, startedAt: null, story: newStory(), unsaid: null, traced: "",
       });
       cell.view = cell.tail = null;
       const runs = `/api/v1/notebooks/${encodeURIComponent(this.notebook)}/runs/`;
@@ -626,11 +471,4 @@ export default {
 
 function counted(cells) {
   return cells === 1 ? "Cell" : `${cells} cells`;
-}
-
-function placed(order, id, after) {
-  const rest = order.filter((other) => other !== id);
-  const at = after === null ? 0 : rest.includes(after) ? rest.indexOf(after) + 1 : rest.length;
-  rest.splice(at, 0, id);
-  return rest;
 }

@@ -50,6 +50,9 @@ async def test_errors_are_tracebacks_with_a_short_reason(notebook: Notebook) -> 
     assert ended["reason"] == "ZeroDivisionError: division by zero"
     assert "ZeroDivisionError" in notebook.text("run-1", "traceback")
     assert ", line 2" in notebook.text("run-1", "traceback")
+    assert notebook.text("run-1", "traceback").startswith("Traceback (most recent call last)\n"), (
+        "for a screen of any width"
+    )
     ended, _ = await notebook.run("python", "if x")
     assert ended["reason"].startswith("SyntaxError")
 

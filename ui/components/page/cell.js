@@ -39,7 +39,7 @@ export default {
       :data-testid="active ? 'cell-stop' : 'cell-run'" :disabled="cell.state === 'cancelling'"
       :aria-label="(active ? 'Stop cell ' : 'Run cell ') + place" :title="active ? 'Stop' : 'Run (Ctrl+Enter)'">
       <span aria-hidden="true">{{ active ? '■' : '▶' }}</span></button>
-    <span class="count" v-if="cell.count" title="Execution count">{{ cell.count }}</span>
+    <span class="count" v-if="cell.count" title="Execution count">[{{ cell.count }}]</span>
     <span class="kind">{{ NAMES[cell.kind] }}</span>
     <span v-for="other in cell.others" :key="other.page" class="peer" :style="{ '--peer': hue(other.page) }"
       :title="other.told">{{ other.who }}</span>
@@ -112,13 +112,14 @@ export default {
       return this.cell.shown && this.cell.kind !== "agent";
     },
     words() {
-      const { state, reason, asked } = this.cell;
+      const { state, reason, asked, traced, hide_output: hidden } = this.cell;
       if (asked) return "Asked to run";
       if (state === "queued") return inLine(this.line);
       if (state === "running") return "Running";
       if (state === "waiting") return this.cell.kind === "agent" ? "Waits for you" : "Waits for a line from you";
       if (state === "cancelling") return "Stopping";
       if (state === "error" && this.cell.story.items.some((item) => item.t === "error")) return "Failed"; // its row says why
+      if (state === "error" && traced && reason?.startsWith(traced) && !hidden) return "Failed"; // as the traceback above it says
       if (state === "error") return reason ? `Failed: ${reason}` : "Failed";
       if (state === "cancelled") return reason && reason !== "stopped" ? `Stopped: ${reason}` : "Stopped";
       return state === "done" && reason ? reason : "";
