@@ -153,14 +153,18 @@ class SearchBody(Body):
 
 class ContextBody(Body):
     """What the model is shown: the cells above (id, number, kind, characters) and how many are left out; or a summary
-    that stands for older rounds from now on (`upto`, the last of them, counted over the whole conversation)."""
+    that stands for older rounds from now on (`upto`, the last of them, counted over the whole conversation).
 
-    event: Literal["shown", "compacted"]
+    `mentions`: what the request names with @ (`shown`), or what a message that was added to it does (`attached`): kind
+    cell or file, name, number or version, characters or picture, and the problem with one that could not be given."""
+
+    event: Literal["shown", "attached", "compacted"]
     model: str | None = None
     cells: list[dict[str, Any]] | None = None
     left_out: int | None = None
     characters: int | None = None
     names: list[str] | None = None  # files and pictures shown with the request
+    mentions: list[dict[str, Any]] | None = None
     round: int | None = None
     upto: int | None = None
     text: str | None = None

@@ -1,4 +1,4 @@
-"""How large an image is, read from its first bytes, so that a page can keep room for it before it is loaded."""
+"""What an image is and how large, read from its first bytes: pages keep room for it, models are told its type."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ SIZES = "nightbook.sizes"  # the key in a display's metadata: {mime: [width, hei
 
 _SVG = re.compile(r"<svg\b[^>]{0,4000}>", re.IGNORECASE)
 _SIDE = r"""\b{}\s*=\s*["']\s*([0-9.]{{1,9}})\s*(px|pt|)\s*["']"""
+
+
+PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")  # that models take
+
+
+def picture_type(data: bytes) -> str | None:
+    """Which of `PICTURE_TYPES` these bytes are, whatever they are called; null for anything else."""
+    if data[:8] == b"\x89PNG\r\n\x1a\n":
+        return "image/png"
+    if data[:3] == b"\xff\xd8\xff":
+        return "image/jpeg"
+    if data[:6] in (b"GIF87a", b"GIF89a"):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
 
 
 def sides(mime: str, data: bytes) -> tuple[int, int] | None:

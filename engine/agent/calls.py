@@ -261,6 +261,7 @@ class Exchange:
     reply: Mapping[str, Any]  # as stored: {"calls": […], "state": …}
     results: Mapping[str, Result]
     messages: Sequence[str] = ()  # what people said after it, and what Nightbook itself had to tell
+    pictures: Sequence[Picture] = ()  # that came with those messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +274,7 @@ class Conversation:
     messages: Sequence[str] = ()  # what people said before the first exchange
     start_step: int | None = None  # a person said to go on at this step, and nothing was replied since
     summary: str | None = None  # what became of exchanges that are not shown any more
+    attached: str = ""  # what the request names, foreign content in it marked as data
     pictures: Sequence[Picture] = ()  # with the request
     blobs: Mapping[str, bytes] = field(default_factory=dict)  # of pictures, by sha256; what is missing is only named
 

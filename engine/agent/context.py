@@ -11,16 +11,14 @@ from typing import Any
 
 from engine.agent.calls import Picture
 from engine.agent.plain import plain
+from engine.images import PICTURE_TYPES
 from engine.notebook import Cell, Notebook
 from engine.output import Output
 
 TOTAL = 24_000  # characters; the cells nearest to the turn come first
 SOURCE = 4_000  # of one cell
 OUTPUT = 2_000  # of one cell
-
-
 PICTURES = 4  # of the cells nearest to the turn
-PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ def shown(notebook: Notebook, cell_id: str, total: int = TOTAL) -> Shown:
     inline: dict[str, bytes] = {}
     size = left_out = 0
     for number in range(len(above), 0, -1):
-        piece = _cell(number, notebook.cells[above[number - 1]])
+        piece = cell_text(number, notebook.cells[above[number - 1]])
         if size + len(piece) > total:
             left_out = number
             shown.append(
@@ -57,7 +55,7 @@ def shown(notebook: Notebook, cell_id: str, total: int = TOTAL) -> Shown:
         size += len(piece)
         cell = notebook.cells[above[number - 1]]
         cells.append({"id": cell.id, "number": number, "kind": cell.kind, "characters": len(piece)})
-        if len(pictures) < PICTURES and (picture := _picture(cell, number, inline)) is not None:
+        if len(pictures) < PICTURES and (picture := last_picture(cell, number, inline)) is not None:
             pictures.append(picture)
     return Shown("\n\n".join(reversed(shown)), cells[::-1], left_out, pictures[::-1], inline)
 
@@ -67,7 +65,7 @@ def context(notebook: Notebook, cell_id: str, total: int = TOTAL) -> str:
     return shown(notebook, cell_id, total).text
 
 
-def _picture(cell: Cell, number: int, inline: dict[str, bytes]) -> Picture | None:
+def last_picture(cell: Cell, number: int, inline: dict[str, bytes]) -> Picture | None:
     """The last picture that a cell shows; its bytes go to `inline` where they are no blob."""
     name = f"what cell {number} shows"
     for item in reversed(list(cell.output)):
@@ -88,14 +86,15 @@ def _picture(cell: Cell, number: int, inline: dict[str, bytes]) -> Picture | Non
     return None
 
 
-def _cell(number: int, cell: Cell) -> str:
-    lines = [f"## Cell {number} ({cell.kind}, id {cell.id}{_state(cell)})", trimmed(cell.source, SOURCE)]
+def cell_text(number: int, cell: Cell, source: int = SOURCE, output: int = OUTPUT) -> str:
+    """A cell and what it shows, in at most so many characters of each."""
+    lines = [f"## Cell {number} ({cell.kind}, id {cell.id}{_state(cell)})", trimmed(cell.source, source)]
     if cell.kind == "agent":
         text = next((item["text"] for item in reversed(cell.story.items) if item["t"] == "delivered"), "")
     else:
         text = text_of(cell.output)
     if text.strip():
-        lines += ["### What it shows", trimmed(text.strip("\n"), OUTPUT)]
+        lines += ["### What it shows", trimmed(text.strip("\n"), output)]
     return "\n".join(lines)
 
 

@@ -13,12 +13,13 @@ import logging
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import trio
 
 from engine import decide
+from engine.agent.attaching import attach
 from engine.agent.calls import (
     KERNEL_GONE,
     Call,
@@ -38,6 +39,7 @@ from engine.agent.calls import (
 from engine.agent.compacting import KEPT, SHARE, summary, tokens_of
 from engine.agent.context import Shown, shown
 from engine.agent.making import Calls, Host, TurnConfig
+from engine.agent.mentions import Attached
 from engine.agent.models.places import RUNBOOK
 from engine.agent.models.runbook import RunbookModel
 from engine.effects import call_id, kept, result_from
@@ -105,6 +107,7 @@ class Turn:
         self._model: Model | None = None
         self._summary: dict[str, Any] = {}  # what stands for the oldest exchanges: {"upto", "text"}
         self._remarks: list[str] = []  # that the model is told at the next round
+        self._read: list[str] = []  # files that came with the request or with messages
 
     @property
     def _notebook(self) -> Notebook:
@@ -180,19 +183,27 @@ class Turn:
             before = stored.get((run.follows, 0)) if run.follows is not None else None
             cell = notebook.cells.get(run.cell_id)
             seen = Shown("", ()) if before else shown(notebook, run.cell_id)
+            model = await self._choice()
+            request = before["request"] if before else "" if cell is None else cell.source
+            named = await self._named(request if not before else run.answer or "", model)
             begin = {
-                "request": before["request"] if before else "" if cell is None else cell.source,
-                "answer": run.answer,
+                "request": request,
+                "answer": _with(run.answer, named) if before and run.answer is not None else run.answer,
                 "context": before["context"] if before else seen.text,
                 "chain": [*before["chain"], run.follows] if before else [],
-                "model": await self._choice(),
-                "pictures": before.get("pictures", []) if before else [asdict(one) for one in seen.pictures],
+                "model": model,
+                "attached": before.get("attached", "") if before else named.text,
+                "pictures": before.get("pictures", [])
+                if before
+                else [asdict(one) for one in (*seen.pictures, *named.pictures)],
+                "answer_pictures": [asdict(one) for one in named.pictures] if before else [],
+                "read": [*(before.get("read", ()) if before else ()), *named.sources],
             }
             for one in seen.pictures:
                 if one.sha256 in seen.inline:
                     await self._host.keep_blob(one.mime, None, seen.inline[one.sha256])
             row = Row("reply", {"run_id": run.id, "round": 0, "body": begin})
-            told = [] if before or begin["model"] == RUNBOOK else [self._told_of(seen, begin["model"])]
+            told = self._told_of_mentions(named, 1, model) if before else self._told_of(seen, named, model)
             await self._host.step(lambda _: (told, [row]))
         self._begin = begin
         runs = [*begin["chain"], run.id]
@@ -200,13 +211,15 @@ class Turn:
         effects = await self._host.query(store.effects, notebook.id, runs)
         self._calls.effects = effects
         self._exchanges = []
+        self._read = [*begin.get("read", ())]
         for run_id in runs:
             rounds = sorted(at for of, at in stored if of == run_id and at > 0)
             self._own = len(rounds)
-            if (answer := stored.get((run_id, 0), begin).get("answer")) is not None:
-                self._tell_last([answer])
+            began = stored.get((run_id, 0), begin)
+            if (answer := began.get("answer")) is not None:
+                self._tell_last({"messages": [answer], "pictures": began.get("answer_pictures", ())})
             for at in rounds:
-                self._tell_last(stored.get((run_id, -at), {}).get("messages", ()))
+                self._tell_last(stored.get((run_id, -at), {}))
                 reply = stored[run_id, at]
                 results = {
                     call["id"]: result_from(effect.result)
@@ -230,21 +243,47 @@ class Turn:
             return chosen
         return await self._host.query(spending.team_model) or self._config.models.config.default
 
-    def _told_of(self, seen: Shown, model: str) -> Draft:
-        """What the agent is shown, in a frame."""
-        return draft(
-            "context", event="shown", model=model, cells=list(seen.cells), left_out=seen.left_out or None,
-            characters=len(seen.text), names=[one.name for one in seen.pictures] or None, **self._at,
-        )  # fmt: skip
+    async def _named(self, text: str, model: str) -> Attached:
+        """What `text` names with @, as it is now. A runbook takes a request as it stands, word for word."""
+        if model == RUNBOOK or "@" not in text:
+            return Attached()
+        return await attach(self._host, self._run, text, self._config.models.config.context_tokens)
 
-    def _tell_last(self, messages: Sequence[str]) -> None:
+    def _told_of(self, seen: Shown, named: Attached, model: str) -> list[Draft]:
+        """What the agent is shown, in a frame."""
+        if model == RUNBOOK:
+            return []
+        return [
+            draft(
+                "context", event="shown", model=model, cells=list(seen.cells), left_out=seen.left_out or None,
+                characters=len(seen.text), names=[one.name for one in seen.pictures] or None,
+                mentions=list(named.told) or None, **self._at,
+            )
+        ]  # fmt: skip
+
+    def _told_of_mentions(self, named: Attached, round_: int, model: str) -> list[Draft]:
+        """What came with a message, in a frame."""
+        if not named.told:
+            return []
+        told = list(named.told)
+        return [draft("context", event="attached", round=round_, model=model, mentions=told, **self._at)]
+
+    def _tell_last(self, said: Mapping[str, Any]) -> None:
+        """`said` was said after the last exchange: messages, and the pictures and files that came with them."""
+        messages, pictures = said.get("messages", ()), said.get("pictures", ())
+        self._read += said.get("read", ())
         if not messages:
             return
         if not self._exchanges:
             self._begin["messages"] = [*self._begin.get("messages", ()), *messages]
+            self._begin["pictures"] = [*self._begin.get("pictures", ()), *pictures]
             return
         last = self._exchanges[-1]
-        self._exchanges[-1] = Exchange(last.round, last.reply, last.results, (*last.messages, *messages))
+        self._exchanges[-1] = replace(
+            last,
+            messages=(*last.messages, *messages),
+            pictures=(*last.pictures, *(Picture(**one) for one in pictures)),
+        )
 
     async def _work(self) -> Ending:
         cell = self._notebook.cells.get(self._run.cell_id)
@@ -295,7 +334,7 @@ class Turn:
         else:
             await self._begin_round(number)
         if self._pending is not None:
-            self._tell_last(self._pending.get("messages", ()))
+            self._tell_last(self._pending)
             self._summary = self._pending.get("summary") or self._summary
             self._pending = None
         failures = 0
@@ -369,7 +408,7 @@ class Turn:
 
     def _compacted(self) -> dict[str, Any]:
         """The summary that is to stand for older rounds from now on; empty as long as all of them fit."""
-        said = len(self._begin["request"]) + len(self._begin["context"])
+        said = sum(len(self._begin.get(part) or "") for part in ("request", "context", "attached"))
         upto = int(self._summary.get("upto", 0))
         newest = self._exchanges[upto:]
         limit = SHARE * self._config.models.config.context_tokens
@@ -384,10 +423,15 @@ class Turn:
         """The yield point: takes what was said meanwhile, in the step that begins the round."""
         kernel_before = self._kernel
         compacted = self._compacted()
+        model = self._begin.get("model", RUNBOOK)
+        cell_before = self._notebook.cells.get(self._run.cell_id)
+        waiting = [] if cell_before is None else cell_before.story.messages
+        named = {item["message"]: await self._named(item["text"], model) for item in waiting}
 
         def begin(notebook: Notebook) -> Decided:
             cell = notebook.cells.get(self._run.cell_id)
-            said = [] if cell is None else cell.story.messages
+            # One that came since has its own round: what it names is not looked up yet.
+            said = [] if cell is None else [item for item in cell.story.messages if item["message"] in named]
             drafts = [
                 draft(
                     "run",
@@ -398,9 +442,12 @@ class Turn:
                     **self._at,
                 )
             ]
-            texts = [item["text"] for item in said]
+            came = [named[item["message"]] for item in said]
+            texts = [_with(item["text"], one) for item, one in zip(said, came, strict=True)]
             remarks, self._remarks = self._remarks, []
-            drafts += [draft("message", event="taken", message=item["message"], **self._at) for item in said]
+            for item, one in zip(said, came, strict=True):
+                drafts.append(draft("message", event="taken", message=item["message"], **self._at))
+                drafts += self._told_of_mentions(one, number, model)
             if kernel_before is not None and _kernel(notebook) != kernel_before:
                 remarks = [KERNEL_GONE, *remarks]
             for told in remarks:
@@ -409,7 +456,11 @@ class Turn:
                     draft("message", event="taken", message=new_id(), text=told, **{**self._at, "by": "nightbook"})
                 )
             self._kernel = _kernel(notebook)
-            self._pending = {"messages": texts, "kernel": self._kernel}
+            self._pending = {
+                "messages": texts, "kernel": self._kernel,
+                "pictures": [asdict(picture) for one in came for picture in one.pictures],
+                "read": [source for one in came for source in one.sources],
+            }  # fmt: skip
             if compacted:
                 self._pending["summary"] = compacted
                 drafts.append(draft("context", event="compacted", round=number, **compacted, **self._at))
@@ -436,6 +487,7 @@ class Turn:
             tuple(begin.get("messages", ())),
             start_step=self._run.step if not self._own else None,
             summary=self._summary.get("text"),
+            attached=begin.get("attached", ""),
             pictures=pictures,
             blobs=await self._bytes_of(pictures, exchanges),
         )
@@ -460,9 +512,10 @@ class Turn:
         return reply
 
     async def _bytes_of(self, pictures: Sequence[Picture], exchanges: Sequence[Exchange]) -> dict[str, bytes]:
-        """The bytes of the pictures that a model is shown: those with the request, and the newest of results."""
+        """The bytes of the pictures that a model is shown: those with the request, and the newest of what followed."""
         wanted = [one.sha256 for one in pictures]
         for exchange in reversed(exchanges):
+            wanted += [one.sha256 for one in exchange.pictures]
             wanted += [one.sha256 for result in exchange.results.values() for one in result.pictures]
         if not wanted or self._begin.get("model") == RUNBOOK:
             return {}
@@ -557,13 +610,13 @@ class Turn:
         names = [stored["id"] for stored in reply["calls"]]
         missing = [call for call, name in zip(calls, names, strict=True) if name not in results]
         if self._begin.get("model") != RUNBOOK:  # a runbook was written by a person, whatever it reads
-            self._calls.after = foreign([one for one in self._exchanges if one is not exchange])
+            self._calls.after = foreign([one for one in self._exchanges if one is not exchange], self._read)
         if missing:
             prepared = await self._calls.announce(exchange.round, missing)
             for call, name in zip(calls, names, strict=True):
                 if name not in results:
                     results[name] = await self._calls.make(call, prepared.get(call.id))
-            self._exchanges[-1] = Exchange(exchange.round, reply, results, exchange.messages)
+            self._exchanges[-1] = replace(exchange, reply=reply, results=results)
         ends = next((result.ends for result in results.values() if result.ends is not None), None)
         if ends == "answer":
             return Ending("done", "it asked a question", question=True)
@@ -689,11 +742,13 @@ def runaway(exchanges: Sequence[Exchange]) -> str | None:
     return None
 
 
-def foreign(exchanges: Sequence[Exchange]) -> str | None:
-    """What content of others a model has read, newest first, in a few words; null when it read none."""
+def foreign(exchanges: Sequence[Exchange], named: Sequence[str] = ()) -> str | None:
+    """What content of others a model has read, newest first, in a few words; null when it read none. `named`: what came
+    with the request or with messages."""
     found: dict[str, None] = {}
     for exchange in reversed(exchanges):
         found.update((result.source, None) for result in exchange.results.values() if result.source is not None)
+    found.update(dict.fromkeys(named))
     if not found:
         return None
     names = list(found)
@@ -714,6 +769,11 @@ def servers_named(model: Model, request: str) -> set[str] | None:
 def spec(tool: Tool) -> ToolSpec:
     """A tool as a model is told of it."""
     return ToolSpec(tool.name, (tool.Arguments.__doc__ or "").strip(), tool.Arguments.model_json_schema())
+
+
+def _with(text: str, named: Attached) -> str:
+    """A message, and behind it what it names."""
+    return f"{text}\n\n{named.text}" if named.text else text
 
 
 def _call(stored: Mapping[str, Any]) -> Call:

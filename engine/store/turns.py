@@ -29,6 +29,19 @@ SELECT sha256, data FROM blob
 WHERE notebook_id = $1 AND sha256 = ANY($2::text[]) AND encoding IS NULL AND length(data) <= $3
 """
 PICTURE_BYTES = 4 * 1024 * 1024  # a provider takes no more of one picture
+BEGINNINGS = """
+SELECT sha256, length(data) AS size, CASE WHEN length(data) <= $3 THEN data ELSE substring(data FOR $4) END AS data
+FROM blob WHERE notebook_id = $1 AND sha256 = ANY($2::text[]) AND encoding IS NULL
+"""
+BEGINNING_BYTES = 256 * 1024  # of a file that is larger than a picture may be
+
+
+@dataclass(frozen=True, slots=True)
+class FileBytes:
+    """How many bytes a file has, and those of its beginning; all, when it is no larger than a picture may be."""
+
+    size: int
+    data: bytes
 
 
 async def replies(pool: Db, notebook_id: str, run_ids: Sequence[str]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -52,3 +65,9 @@ async def pictures(pool: Db, notebook_id: str, wanted: Sequence[str]) -> dict[st
     """The bytes of blobs of the notebook, by sha256; of those that are too large for a model, nothing."""
     rows = await pool.fetch(PICTURES, notebook_id, list(wanted), PICTURE_BYTES)
     return {row["sha256"]: row["data"] for row in rows}
+
+
+async def beginnings(pool: Db, notebook_id: str, wanted: Sequence[str]) -> dict[str, FileBytes]:
+    """The beginnings of files of the notebook, by sha256."""
+    rows = await pool.fetch(BEGINNINGS, notebook_id, list(wanted), PICTURE_BYTES, BEGINNING_BYTES)
+    return {row["sha256"]: FileBytes(row["size"], row["data"]) for row in rows}

@@ -87,6 +87,7 @@ class AnthropicModel(SpokenModel):
                     }
                 )
             answer += [{"type": "text", "text": text} for text in exchange.messages if text.strip()]
+            answer += [_picture(picture, conversation.blobs) for picture in exchange.pictures]
             if exchange.reply["state"].get("stop") == "max_tokens" and not answer:
                 answer.append({"type": "text", "text": telling.CUT})
             if answer:

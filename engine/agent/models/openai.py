@@ -82,7 +82,9 @@ class OpenAIModel(SpokenModel):
             if pictures:
                 shown = "Pictures that the calls above gave: " + ", ".join(picture.name for picture in pictures)
                 messages.append(_user(shown, pictures, conversation.blobs))
-            messages += [{"role": "user", "content": text} for text in said]
+            messages += [{"role": "user", "content": text} for text in said[:-1]]
+            if said:
+                messages.append(_user(said[-1], exchange.pictures, conversation.blobs))
         if messages[-1]["role"] == "assistant":
             messages.append({"role": "user", "content": telling.GO_ON})
         return messages

@@ -36,6 +36,8 @@ def opening(conversation: Conversation) -> str:
     if conversation.context.strip():
         parts.append(f"The cells above this one:\n\n{data('the notebook', conversation.context)}")
     parts.append(f"The request:\n\n{conversation.request.strip() or '(empty)'}")
+    if conversation.attached:
+        parts.append(conversation.attached)
     if conversation.summary:
         parts.append(
             "What you did so far, put together by Nightbook because the conversation became long:\n\n"
