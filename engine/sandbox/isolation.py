@@ -83,15 +83,15 @@ class Place(NamedTuple):
             "XDG_CACHE_HOME": f"{temporary}/.cache",
         }
 
-    def command(self, program: list[str], info_fd: int, options_fd: int = -1) -> list[str]:
+    def command(self, program: list[str], info_fd: int, options_fd: int = -1, *, tied: bool = True) -> list[str]:
         """`program` as it is to be started; bubblewrap writes the id of its first process to `info_fd` as JSON, and
-        reads more options (ended by NUL) from `options_fd`."""
+        reads more options (ended by NUL) from `options_fd`. `tied`: it dies with who started it."""
         if self.mode == "process":
             return program
         command = [
             bubblewrap(),
             "--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL",
-            "--clearenv", "--die-with-parent", "--info-fd", str(info_fd),
+            "--clearenv", *(["--die-with-parent"] if tied else []), "--info-fd", str(info_fd),
         ]  # fmt: skip
         # /tmp and /run first: the Python environment may live below them.
         command += ["--proc", "/proc"]
@@ -212,10 +212,13 @@ def choose(mode: str, place: Place) -> str:
         return mode
     read, write = os.pipe()
     try:
-        command = place.command([place.python, "-I", "-S", "-c", "pass"], write)
+        # Bubblewrap that is killed while it starts leaves a child that waits for it for ever: this one, which ends by
+        # itself soon, dies neither with this process nor by the signals of its group.
+        command = place.command([place.python, "-I", "-S", "-c", "pass"], write, tied=False)
         done = subprocess.run(
-            command, pass_fds=(write,), env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20
-        )
+            command, pass_fds=(write,), env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
+            start_new_session=True,
+        )  # fmt: skip
         told = None if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
     except (OSError, subprocess.SubprocessError) as problem:
         told = str(problem)

@@ -1,8 +1,8 @@
 """Which processes a start has led to, and how to end every one of them.
 
 Under bubblewrap the answer is the process namespace: whoever kills its first process kills them all, the kernel sees to
-that. Without it, descendants are followed by parent, orphans come back to the shim (it is their subreaper), and a mark
-in the environment finds those that a dead shim left behind.
+that. Without it, descendants are followed by parent, and orphans come back to the shim (it is their subreaper). A mark
+in the environment finds those that a dead shim left behind: without bubblewrap all, with it who was just starting.
 """
 
 import ctypes

@@ -21,13 +21,13 @@ def spawn(
 ) -> Tree:  # fmt: skip
     """Start `program`; raises `OSError` when it cannot be started.
 
-    `mark` names the tree where there is no namespace to do so. `leader` starts a session; a program that makes its own
-    must not be the leader of one already. The child is the caller's to reap. `environment` comes on top of the built
-    one; it may hold secrets, so it is on no command line.
+    `mark` names the tree where no namespace does so yet: bubblewrap carries it, and its program does not. `leader`
+    starts a session; a program that makes its own must not be the leader of one already. The child is the caller's to
+    reap. `environment` comes on top of the built one; it may hold secrets, so it is on no command line.
     """
     isolated = place.mode == "bubblewrap"
     more = environment or {}
-    variables = {} if isolated else {**place.environment(), **more, MARK: mark}
+    variables = {MARK: mark} if isolated else {**place.environment(), **more, MARK: mark}
     options = -1
     if isolated and more:
         options = memory_file("options", b"".join(f"--setenv\0{name}\0{more[name]}\0".encode() for name in more))

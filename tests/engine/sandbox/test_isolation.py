@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from e2e.waiting import until
 from engine.sandbox.client import Sandbox
 from engine.sandbox.isolation import IsolationUnavailable, Place, bounds_tmpfs, choose, python_prefixes, within
+from engine.sandbox.processes import kill_marked, marked
+from engine.sandbox.spawn import spawn
 from tests.engine.sandbox.harness import Notebook, config_of, needs_bubblewrap
 
 ROOT = Path(__file__).parents[3]
@@ -231,6 +234,42 @@ def test_isolation_is_chosen_by_trying(tmp_path: Path, monkeypatch: pytest.Monke
     assert choose("auto", place) == "process"
     with pytest.raises(IsolationUnavailable, match="/nowhere/bwrap"):
         choose("bubblewrap", place)
+
+
+def test_the_attempt_ends_by_itself_whoever_dies_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(
+        mode="bubblewrap", workspace=str(tmp_path), temporary=str(tmp_path), python=sys.executable,
+        prefixes=python_prefixes(sys.executable), hidden=(),
+    )  # fmt: skip
+    script = f'#!/bin/sh\necho "$@" >{tmp_path}/options\ncut -d" " -f6 /proc/$$/stat >{tmp_path}/session\n'
+    (tmp_path / "bwrap").write_text(script)
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setattr("engine.sandbox.isolation.bubblewrap", lambda: str(tmp_path / "bwrap"))
+    assert choose("auto", place) == "bubblewrap"
+    assert "--die-with-parent" not in (tmp_path / "options").read_text()
+    assert int((tmp_path / "session").read_text()) != os.getsid(0)
+
+
+@needs_bubblewrap
+def test_bubblewrap_carries_the_mark_and_its_program_does_not(tmp_path: Path) -> None:
+    place = Place(
+        mode="bubblewrap", workspace=str(tmp_path), temporary=str(tmp_path), python=sys.executable,
+        prefixes=python_prefixes(sys.executable), hidden=(),
+    )  # fmt: skip
+    mark = f"test-{os.getpid()}:"
+    read, write = os.pipe()
+    program = ["/bin/sh", "-c", "env; echo that was all; sleep 600"]
+    tree = spawn(place, program, mark, stdin=0, stdout=write, stderr=write, leader=True)
+    os.close(write)
+    told = b""
+    while b"that was all" not in told:
+        told += os.read(read, 4096)
+    os.close(read)
+    assert mark.encode() not in told
+    assert {tree.pid, tree.inner} <= set(marked(mark)), "found also while the program is not there yet"
+    kill_marked(mark)
+    os.waitpid(tree.pid, 0)
+    until(lambda: tree.members() == [], "nothing of it is left")
 
 
 def test_a_bubblewrap_that_cannot_bound_a_tmpfs_is_told_by_its_help(tmp_path: Path) -> None:
