@@ -13,6 +13,7 @@ import errno
 import importlib
 import logging
 import os
+import resource
 import socket
 import sys
 import threading
@@ -38,6 +39,8 @@ from engine.supervisor import Supervisor
 
 log = logging.getLogger("nightbook")
 
+OPEN_FILES = 65536  # each viewer holds one; the usual 1,024 would turn away people and leave engines without files
+UNSENT_BYTES = 128 * 1024  # that the system takes for one who reads nothing; it would take megabytes, for each
 SWITCH_SECONDS = 0.0005  # with the web thread busy, a commit waits for the interpreter no longer than this
 
 
@@ -49,6 +52,7 @@ def run(settings: Settings, *, web: bool, worker: bool) -> int:
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     sys.setswitchinterval(SWITCH_SECONDS)
+    allow_open_files()
     listener = _listen(settings) if web else None
     if web:  # its imports take a second, while the database starts in processes of its own
         threading.Thread(target=importlib.import_module, args=("app.web",), daemon=True).start()
@@ -76,6 +80,15 @@ def run(settings: Settings, *, web: bool, worker: bool) -> int:
         said.close()  # last: who waits for it may remove the data folder next
 
 
+def allow_open_files() -> None:
+    """Takes as many open files as this account may have, up to `OPEN_FILES`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):  # refused by the system: it goes on with what there is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def _listen(settings: Settings) -> socket.socket:
     """The bound socket. Raises `SettingsError` when the address cannot be had."""
     try:
@@ -84,6 +97,8 @@ def _listen(settings: Settings) -> socket.socket:
         )[0]
         listener = socket.socket(family, kind, proto)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # what it accepts has this from it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         listener.bind(address)
         listener.listen(1024)
         listener.setblocking(False)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +20,9 @@ import asyncpg
 from engine import names
 from engine.frames import Frame
 from engine.history import Absence, absence
+from engine.hot import Hot
 from engine.ids import new_id
-from engine.notebook import Notebook, apply
+from engine.notebook import Notebook
 from engine.store import asking, asks, questions, reading, visits
 from engine.store.asks import INBOX, Ask, AskRow
 from engine.store.carets import Caret
@@ -60,55 +59,10 @@ class FeedConfig:
     poll_seconds: float = 5.0
 
 
-class _Channel:
-    """One watched notebook: its newest frames and its fold. `first` is the seq before the oldest frame kept."""
-
-    def __init__(self, notebook: Notebook) -> None:
-        self.notebook = notebook
-        self.first = notebook.seq
-        self.frames: deque[Frame] = deque()
-        self.bytes = 0
-        self.wanted = notebook.seq
-        self.changed = asyncio.Event()
-        self.viewers: set[Subscription] = set()
-        self.left_at = time.monotonic()
-        self.away = False
-        self.people: list[str] = []
-        self.recent = bool(notebook.runs)  # something ran while it was watched
-
-    def push(self, frames: list[Frame]) -> None:
-        for frame in frames:
-            if frame.seq != self.notebook.seq + 1:
-                continue
-            self.frames.append(frame)
-            self.bytes += len(frame.text) + reading.FRAME_BYTES
-            self.notebook = apply(self.notebook, frame)
-            self.recent = self.recent or frame.kind == "run"
-        changed, self.changed = self.changed, asyncio.Event()
-        changed.set()
-
-    def trim(self, frames: int, size: int) -> None:
-        while self.frames and (len(self.frames) > frames or self.bytes > size):
-            gone = self.frames.popleft()
-            self.bytes -= len(gone.text) + reading.FRAME_BYTES
-            self.first = gone.seq
-
-    def after(self, seq: int, limit_bytes: int) -> list[Frame]:
-        """Frames after `seq` (which must not be before `first`), up to about `limit_bytes`, at least one."""
-        found: list[Frame] = []
-        size = 0
-        for frame in itertools.islice(self.frames, seq - self.first, None):
-            size += len(frame.text) + reading.FRAME_BYTES
-            if found and size > limit_bytes:
-                break
-            found.append(frame)
-        return found
-
-
 class Subscription:
     """A viewer's place in a notebook. `seq` is the last frame handed out."""
 
-    def __init__(self, feed: Feed, channel: _Channel, seq: int, member: str, operator: bool) -> None:
+    def __init__(self, feed: Feed, channel: Hot, seq: int, member: str, operator: bool) -> None:
         self._feed = feed
         self._channel = channel
         self.seq = seq
@@ -118,6 +72,9 @@ class Subscription:
         self.seen = 0  # the last frame that a person surely saw, told by the viewer
         self.looking = False  # whether somebody looks now: a tab in front
         self.page = new_id()
+        self._until = 0.0  # when the wait is over, on the loop's clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def notebook_id(self) -> str:
@@ -167,9 +124,7 @@ class Subscription:
         if self.reset_wanted:
             raise Reset
         if self.seq >= channel.notebook.seq:  # read from the journal, a viewer may be ahead of the buffer
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await channel.changed.wait()
+            await self._change(timeout)
         if self.seq >= channel.notebook.seq:
             return []
         if self.seq >= channel.first:
@@ -180,6 +135,33 @@ class Subscription:
             self.seq = found[-1].seq
         return found
 
+    async def _change(self, timeout: float) -> None:
+        """Until something changes, at most `timeout` seconds. A timer is made once for many waits, not for each."""
+        loop = asyncio.get_running_loop()
+        self._until = loop.time() + timeout
+        if self._timer is None or self._timer.when() > self._until:
+            self._set_timer(loop)
+        self._waiter = waiter = self._channel.wait()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            self._channel.forget(waiter)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._until, self._time_is_up, loop)
+
+    def _time_is_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._until > loop.time():  # it waits anew since
+            self._set_timer(loop)
+        else:
+            self._waiter.set_result(None)
+
     def look(self, looking: bool) -> None:
         """Somebody looks, or not any more: then it is kept how far they saw."""
         if self.looking and not looking:
@@ -189,6 +171,9 @@ class Subscription:
     def close(self) -> None:
         """Gives the place back. May be called twice."""
         self.look(False)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._channel.viewers.discard(self)
         self._channel.left_at = time.monotonic()
         self._feed.whereabouts.leave(self.page)
@@ -202,8 +187,8 @@ class Feed:
     def __init__(self, dsn: str, config: FeedConfig | None = None) -> None:
         self._dsn = dsn
         self._config = config or FeedConfig()
-        self._channels: dict[str, _Channel] = {}
-        self._opening: dict[str, asyncio.Task[_Channel]] = {}
+        self._channels: dict[str, Hot] = {}
+        self._opening: dict[str, asyncio.Task[Hot]] = {}
         self._dirty: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -297,10 +282,10 @@ class Feed:
         self.whereabouts.hint(notebook_id)
         return subscription
 
-    async def _open(self, notebook_id: str) -> _Channel:
+    async def _open(self, notebook_id: str) -> Hot:
         try:
             # Registered only when loaded: hints that came meanwhile are made good by reading the head again.
-            channel = _Channel(await reading.load_notebook(self.pool, notebook_id))
+            channel = Hot(await reading.load_notebook(self.pool, notebook_id))
             self._channels[notebook_id] = channel
             head = await reading.head(self.pool, notebook_id)
             if head > channel.notebook.seq:

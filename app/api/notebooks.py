@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -14,17 +13,16 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.problems import RESPONSES
+from app.api.stream import Streams
 from engine import commands, decide
-from engine.feed import Feed, Reset, Subscription
+from engine.feed import Feed
 from engine.frames import CellKind, FrameOut, clean
 from engine.ids import new_id
 from engine.snapshot import view
 from engine.store import asking, reading
 from ui import export
 
-HEARTBEAT_SECONDS = 4.0
 PAGE_FRAMES = 1000
-STREAM_BYTES = 1024 * 1024  # frames joined in one write
 BODY_LIMIT = 4 * 1024 * 1024
 CREATE_CELLS = 1000
 MAX_SEQ = 2**63 - 1
@@ -130,6 +128,7 @@ def member(request: Request) -> str:
 def router(feed: Feed) -> APIRouter:
     """The routes below /api/v1/notebooks."""
     routes = APIRouter(prefix="/api/v1/notebooks", tags=["notebooks"], responses=RESPONSES)
+    streams = Streams()
 
     @routes.get("", summary="List notebooks")
     async def notebooks(archived: bool = False) -> list[NotebookLine]:
@@ -243,7 +242,7 @@ def router(feed: Feed) -> APIRouter:
             return Response(f'{{"frames": [{lines}], "head": {head}}}', media_type="application/json")
         subscription = await feed.attach(notebook_id, after=after, member=member(request), operator=operator)
         return StreamingResponse(
-            events(subscription),
+            streams.events(subscription),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
         )
@@ -289,27 +288,6 @@ def router(feed: Feed) -> APIRouter:
         return StreamingResponse(text, media_type="text/plain; charset=utf-8")
 
     return routes
-
-
-async def events(subscription: Subscription) -> AsyncIterator[str]:
-    """The stream of one reader. Ends when the reader goes; nobody else notices."""
-    try:
-        yield ": hello\n\n"
-        while True:
-            try:
-                found = await subscription.next(HEARTBEAT_SECONDS, STREAM_BYTES)
-            except Reset:
-                notebook = await subscription.snapshot()
-                yield f"event: reset\nid: {notebook.seq}\ndata: {json.dumps(view(notebook), ensure_ascii=False)}\n\n"
-                continue
-            if found:
-                yield "".join(f"event: frame\nid: {frame.seq}\ndata: {frame.line}\n\n" for frame in found)
-            if not found or subscription.engine == "leaving":
-                yield f'event: heartbeat\ndata: {{"seq": {subscription.seq}, "engine": "{subscription.engine}"}}\n\n'
-            if subscription.engine == "leaving":
-                return  # a whole end, after which readers come again by themselves
-    finally:
-        subscription.close()
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """The web half and the worker half as processes of their own: neither needs the other to do its part."""
 
 import asyncio
+import re
+import resource
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -140,6 +143,21 @@ def test_two_processes_start_at_once_on_an_empty_database(
         if command != "worker":
             assert httpx.get(f"{one.url}/healthz", trust_env=False).status_code == 200
         assert "Traceback" not in one.told()
+
+
+def test_the_server_takes_as_many_open_files_as_it_may(processes: Processes) -> None:
+    """Each viewer is one, and the usual limit of a login or a service is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
+    try:
+        web = processes("web")
+        web.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    limits = Path(f"/proc/{web.pid}/limits").read_text()
+    found = re.search(r"Max open files +(\d+)", limits)
+    assert found is not None
+    assert int(found[1]) == min(hard, 65536)
 
 
 def test_two_processes_start_at_once_on_an_empty_data_folder(processes: Processes, api_of: Connect) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from tests.bench import latency, page, starts, throughput, turns
+from tests.bench import latency, page, starts, throughput, turns, viewers
 from tests.bench.house import database, house
 
 
@@ -27,6 +27,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     with database() as (dsn, folder):
         trio.run(_all, dsn, folder)
+    viewers.main()
     page.main()
 
 

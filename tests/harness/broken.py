@@ -48,7 +48,7 @@ BREAKS = (
             ("engine/store/steps.py", "RETURNING n.id, w.base, n.head", "RETURNING n.id, n.head - w.k AS base, n.head"),
         ),
     ),
-    Break(3, (("engine/feed.py", "self.frames, seq - self.first, None", "self.frames, max(0, seq - self.first - 1), None"),)),
+    Break(3, (("engine/hot.py", "range(seq - self.first,", "range(max(0, seq - self.first - 1),"),)),
     Break(6, (("engine/sandbox/shim.py", "if known is not None:\n", 'if known is not None and known["state"] != "running":\n'),)),
     Break(8, (("engine/records.py", "        drafts += made\n", '        drafts += made * (2 if record["t"] == "ended" else 1)\n'),)),
 )  # fmt: skip

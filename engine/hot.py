@@ -1,0 +1,94 @@
+"""The newest frames of one watched notebook, and who waits for more: what the feed holds between journal and viewers.
+
+One timer a notebook, none a frame: however many viewers wait, what comes costs a lookup each and is woken for at a
+pace that leaves the process time for others. Runs in the web half's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from engine.frames import Frame
+from engine.notebook import Notebook, apply
+from engine.store import reading
+
+if TYPE_CHECKING:
+    from engine.feed import Subscription
+
+PACE_SECONDS = 0.0002  # for each viewer of a notebook, between two times that all are woken: a thousand, five a second
+
+
+class Hot:
+    """`first` is the seq before the oldest frame kept, `wanted` the newest one that was heard of."""
+
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
+        self.first = notebook.seq
+        self.frames: list[Frame] = []
+        self.bytes = 0
+        self.wanted = notebook.seq
+        self.viewers: set[Subscription] = set()
+        self.left_at = time.monotonic()
+        self.away = False
+        self.people: list[str] = []
+        self.recent = bool(notebook.runs)  # something ran while it was watched
+        self._loop = asyncio.get_running_loop()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._woken_at = float("-inf")
+        self._waking: asyncio.TimerHandle | None = None
+
+    def push(self, frames: list[Frame]) -> None:
+        """Takes what follows; what it has already is left out. With nothing new, viewers are woken all the same."""
+        for frame in frames:
+            if frame.seq != self.notebook.seq + 1:
+                continue
+            self.frames.append(frame)
+            self.bytes += len(frame.text) + reading.FRAME_BYTES
+            self.notebook = apply(self.notebook, frame)
+            self.recent = self.recent or frame.kind == "run"
+        if self._waking is None:
+            due = self._woken_at + PACE_SECONDS * len(self.viewers)
+            if due <= self._loop.time():
+                self._wake()
+            else:
+                self._waking = self._loop.call_at(due, self._wake)
+
+    def trim(self, frames: int, size: int) -> None:
+        """Lets go of the oldest, until so many frames and bytes are left."""
+        gone = 0
+        while gone < len(self.frames) and (len(self.frames) - gone > frames or self.bytes > size):
+            self.bytes -= len(self.frames[gone].text) + reading.FRAME_BYTES
+            self.first = self.frames[gone].seq
+            gone += 1
+        del self.frames[:gone]
+
+    def after(self, seq: int, limit_bytes: int) -> list[Frame]:
+        """Frames after `seq` (which must not be before `first`), up to about `limit_bytes`, at least one."""
+        found: list[Frame] = []
+        size = 0
+        for at in range(seq - self.first, len(self.frames)):
+            frame = self.frames[at]
+            size += len(frame.text) + reading.FRAME_BYTES
+            if found and size > limit_bytes:
+                break
+            found.append(frame)
+        return found
+
+    def wait(self) -> asyncio.Future[None]:
+        """What is done when something changes. Whoever waits no longer gives it to `forget`."""
+        waiter = self._loop.create_future()
+        self._waiting.add(waiter)
+        return waiter
+
+    def forget(self, waiter: asyncio.Future[None]) -> None:
+        """Nobody waits for this any more."""
+        self._waiting.discard(waiter)
+
+    def _wake(self) -> None:
+        self._waking, self._woken_at = None, self._loop.time()
+        waiting, self._waiting = self._waiting, set()
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
