@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .SHELLFLAGS := -euc
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench soak shots lock browser
+.PHONY: help run test check bench soak shots lock browser servers
 
 help:
 	@echo "make run    set up and serve; prints the link that logs you in"
@@ -20,7 +20,7 @@ run: $(VENV)/.ready
 
 # Most of the time a test waits for a process: several at once use the cores. A file stays in one process, as some
 # tests look for what they started among all that runs.
-test: check browser
+test: check browser servers
 	$(BIN)/pytest -n 3 --dist loadfile tests
 	$(BIN)/pytest -n 3 --dist loadfile e2e
 
@@ -33,7 +33,7 @@ check: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.bench
 
-soak: $(VENV)/.ready-dev browser
+soak: $(VENV)/.ready-dev browser servers
 	NIGHTBOOK_SOAK=1 $(BIN)/pytest tests e2e
 
 shots: $(VENV)/.ready-dev browser
@@ -82,6 +82,14 @@ browser: $(VENV)/.ready-dev
 	  fi; \
 	fi
 	@[ -x /usr/bin/chromium-headless-shell ] || [ -x /usr/bin/chromium ] || $(BIN)/python -m playwright install chromium
+
+# Tool servers from npm, pinned by their lock, for the one test that uses them; without npm it is skipped and says so.
+servers: e2e/npm/node_modules/.ready
+e2e/npm/node_modules/.ready: e2e/npm/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  { npm ci --prefix e2e/npm --omit=dev --ignore-scripts --no-audit --no-fund --fetch-retries=1 --loglevel=error \
+	    >/dev/null && touch $@; } || echo "npm could not install the tool servers of e2e/npm: their test is skipped" >&2; \
+	fi
 
 # Both files pin everything with hashes, for every platform; the second adds to the first.
 UV ?= uv

@@ -133,7 +133,7 @@ class Server:
 
     def left_behind(self) -> list[str]:
         """Every process that still has to do with the data folder."""
-        return [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in processes_on(self.data)]
+        return [f"{process.pid} {command[:200]}" for process, command in processes_on(self.data)]
 
     def resident(self) -> int:
         """Bytes of memory of the server process, without PostgreSQL and sandboxes."""
@@ -143,16 +143,17 @@ class Server:
         return f"<{self._arguments[-1]} on {self.data}>"
 
 
-def processes_on(data: Path) -> Iterator[psutil.Process]:
-    """Processes that name the data folder in their command line, their folder or their environment."""
+def processes_on(data: Path) -> Iterator[tuple[psutil.Process, str]]:
+    """Processes that name the data folder in their command line, their folder or their environment; with the former."""
     name = str(data)
     for process in psutil.process_iter():
         try:
-            seen = [*process.cmdline(), process.cwd(), *process.environ().values()]
+            command = process.cmdline()
+            seen = [*command, process.cwd(), *process.environ().values()]
         except psutil.Error:
             continue
         if process.pid != os.getpid() and any(name in part for part in seen):
-            yield process
+            yield process, " ".join(command)
 
 
 def free_port() -> int:

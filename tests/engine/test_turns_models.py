@@ -12,7 +12,7 @@ import pytest
 from engine.agent.models.choosing import Chosen
 from tests.engine.agent.models import spoken
 from tests.engine.agent.models.spoken import Answer, Asked, provider
-from tests.engine.agent.models.test_protocols import HELLO, config, error_body
+from tests.engine.agent.models.test_protocols import HELLO, MODELS, PROTOCOLS, config, error_body
 from tests.engine.engine_run import Hand, worker
 
 
@@ -113,6 +113,46 @@ async def test_what_is_proposed_after_content_of_others_says_so(database: str, t
             await hand.ask(notebook_id, "stop", run_id=ask["run"])
             await hand.ended(notebook_id, cell, 60)
     assert '<data from="read_file a">' in str(server.asked[1].body["messages"])
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_turn_goes_on_over_a_connection_cut_at_every_event(
+    protocol: str, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Round k is cut off before event k. What was half said is asked again, told, and done once."""
+    monkeypatch.setattr("engine.agent.turn.PAUSE_SECONDS", (0.01,))
+    whole = everything_of(protocol, 0)
+    needed = spoken.last_needed(protocol, whole)
+
+    def script(asked: Asked) -> Answer:
+        number = len(server.asked)
+        if number > 2 * needed + 2:
+            return Answer(HELLO[protocol])
+        at, again = divmod(number - 1, 2)
+        pieces = everything_of(protocol, at)
+        return Answer(pieces) if again else Answer(pieces[:at], cut=True)
+
+    with provider(script) as server:
+        async with worker(database, tmp_path, models=Chosen(config(server.url))) as hand:
+            notebook, cell = await turn(hand, MODELS[protocol], ("agent", "Write them."))
+            frames = await hand.frames(notebook.id)
+    assert notebook.cells[cell].state == "done"
+    assert len(server.asked) == 2 * needed + 3
+    retried = [frame.body for frame in frames if frame.kind == "run" and frame.body["event"] == "retrying"]
+    assert [(one["round"], one["attempt"]) for one in retried] == [(at + 1, 2) for at in range(needed + 1)]
+    assert all("was cut while it replied" in one["reason"] for one in retried)
+    said = [one["text"] for one in items(notebook, cell, "thought") if not one.get("thinking")]
+    assert said == [*(f"Now number {at}." for at in range(needed + 1)), "Hello"]
+    assert [one["status"] for one in items(notebook, cell, "tool")] == ["done"] * 2 * (needed + 1)
+    versions = [frame.body["path"] for frame in frames if frame.kind == "file"]
+    assert sorted(versions) == sorted(name for at in range(needed + 1) for name in (f"a{at}", f"b{at}"))
+
+
+def everything_of(protocol: str, at: int) -> list[bytes]:
+    """A reply that writes two files of its number."""
+    wanted = [("write_file", {"path": f"{name}{at}", "content": "x"}) for name in "ab"]
+    return spoken.everything(protocol, f"Now number {at}.", *wanted)
 
 
 def test_a_server_that_uses_no_model_has_imported_no_sdk() -> None:

@@ -84,7 +84,7 @@ class House:
 
     def _postmasters(self) -> list[int]:
         found = []
-        for process in processes_on(self.data / "postgres"):
+        for process, _ in processes_on(self.data / "postgres"):
             with contextlib.suppress(psutil.Error):
                 parent = process.parent()
                 own = process.name().startswith("postgres") and process.status() != psutil.STATUS_ZOMBIE

@@ -14,6 +14,7 @@ from engine.agent.mcp.connection import AnswerLost, ServerFailed
 from engine.agent.mcp.content import Kept, read
 from engine.agent.mcp.listing import Offered, misfit
 from engine.agent.mcp.spec import ServerSpec
+from engine.agent.tools.code import keep_files
 from engine.agent.tools.text import one_line, trimmed
 from engine.files import Cause, ChangedMeanwhile
 from engine.frames import Risk
@@ -86,6 +87,9 @@ class ServerTool:
             return Result("unknown", told)
         except ServerFailed as failed:
             raise ToolFailed(f"the server {self.server}: {failed}") from None
+        finally:
+            if self._spec.url is None:
+                await keep_files(room)  # its program may have written them
         try:
             said = read(self.server, answer, self._offered.result_schema)
         except ValueError as wrong:

@@ -225,3 +225,33 @@ def completion(*pieces: bytes, finish: str = "stop") -> list[bytes]:
         chunk(usage=COUNTED),
         DONE,
     ]
+
+
+def everything(protocol: str, said: str, *calls: tuple[str, dict[str, Any]]) -> list[bytes]:
+    """A reply with all that there is: thinking, text in two pieces, parallel calls (tool, arguments) in two each."""
+    thought, middle = f"Thinking of: {said}", len(said) // 2
+    pieces = [json.dumps(arguments) for _, arguments in calls]
+    halves = [(piece[: len(piece) // 2], piece[len(piece) // 2 :]) for piece in pieces]
+    if protocol == "anthropic":
+        tools = [
+            tool(at, name, *half, id=f"toolu_{at}")
+            for at, ((name, _), half) in enumerate(zip(calls, halves, strict=True), 2)
+        ]
+        return message(
+            thinking(0, thought), text(1, said[:middle], said[middle:]), *tools,
+            reason="tool_use" if calls else "end_turn",
+        )  # fmt: skip
+    chunks = [
+        piece
+        for at, ((name, _), half) in enumerate(zip(calls, halves, strict=True))
+        for piece in tool_chunks(at, name, *half, id=f"call_{at}")
+    ]
+    return completion(
+        chunk({"reasoning_content": thought}), chunk({"content": said[:middle]}), chunk({"content": said[middle:]}),
+        *chunks, finish="tool_calls" if calls else "stop",
+    )  # fmt: skip
+
+
+def last_needed(protocol: str, pieces: Sequence[bytes]) -> int:
+    """The index of the event that says why a reply stops: behind it comes only what is counted, and the end."""
+    return len(pieces) - (2 if protocol == "anthropic" else 3)

@@ -282,14 +282,13 @@ async def test_a_call_that_the_limit_cut_off_is_told_as_that(protocol: str) -> N
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_connection_cut_at_every_event_is_a_failure_that_may_be_tried_again(protocol: str) -> None:
     """Until the reply is finished; what comes behind its end is not waited for."""
-    pieces = TWO_CALLS[protocol]
-    last = 2 if protocol == "anthropic" else 3  # behind the reason to stop comes only what is counted, and the end
+    pieces = spoken.everything(protocol, "Both.", ("shell", {"command": "ls"}), ("read_file", {"path": "a"}))
     for cut_off in (True, False):
         for count in range(len(pieces)):
             with provider([Answer(pieces[:count], cut=cut_off)]) as server:
-                if count > len(pieces) - last:
+                if count > spoken.last_needed(protocol, pieces):
                     _, reply = await said(model(server, protocol))
-                    assert len(reply.calls) == 2
+                    assert [call.arguments for call in reply.calls] == [{"command": "ls"}, {"path": "a"}]
                 else:
                     failed = await failure(server, protocol)
                     assert failed.again, failed
