@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 PAGES = 20  # of one list of tools
 LISTED = 2_000  # tools that are looked at
-END_SECONDS = 2.0  # for the reason why a connection broke to be known
+END_SECONDS = 5.0  # for the reason why a connection broke to be known
 IMPORTED = ("mcp.client.session", "mcp.shared.jsonrpc_dispatcher", "engine.agent.mcp.web")  # takes a second
 
 Opening = Callable[["Connection"], AbstractAsyncContextManager["TransportStreams"]]

@@ -17,6 +17,10 @@ from engine.sandbox.client import Sandbox
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
+LAST_WORDS_SECONDS = (
+    1.0  # that what a program wrote before its end may take to come; what it left behind may hold the pipe
+)
+
 
 def opening(spec: ServerSpec, sandbox: Callable[[], Awaitable[Sandbox]], fetch_allow: Sequence[str]) -> Opening:
     """What opens a connection to the server. `sandbox` gives the notebook's, awake."""
@@ -36,6 +40,8 @@ def opening(spec: ServerSpec, sandbox: Callable[[], Awaitable[Sandbox]], fetch_a
 
         async def watch() -> None:
             why = await served.ended()
+            with trio.move_on_after(LAST_WORDS_SECONDS):
+                await spoken.silent.wait()
             connection.fail(f"its program is gone: {why}{connection.aside}")
 
         connection.spoken = spoken

@@ -28,6 +28,7 @@ class Spoken:
     def __init__(self) -> None:
         self._last: deque[bytes] = deque()
         self._size = 0
+        self.silent = trio.Event()  # set when nothing more can come
         self.stray: str | None = None  # the last line on stdout that was no message
 
     def errors(self, data: bytes) -> None:
@@ -96,6 +97,7 @@ async def over_pipes(
         with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             while data := await program.stderr.receive_some(READ_BYTES):
                 spoken.errors(data)
+        spoken.silent.set()
 
     async with trio.open_nursery() as nursery:
         for task in (receive, send, listen):
