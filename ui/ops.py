@@ -85,12 +85,13 @@ def notebook_view(notebook: Notebook) -> dict[str, Any]:
             "reason": sandbox.reason,
         },
         "policy": notebook.policy,
+        "model": notebook.model,
         "rules": list(notebook.rules.values()),
         "servers": list(notebook.servers.values()),
     }
 
 
-_HEAD = ("title", "archived", "sandbox", "policy", "rules", "servers")
+_HEAD = ("title", "archived", "sandbox", "policy", "model", "rules", "servers")
 
 
 def between(old: Notebook, new: Notebook, frame: Frame, now: datetime | None = None) -> list[Op]:

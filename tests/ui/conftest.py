@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from e2e.pages import launch
 from engine.ids import new_id
+from tests.engine.agent.models.spoken import Provider, provider, refusal
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,8 +85,16 @@ class Site:
 
 
 @pytest.fixture(scope="session")
-def site() -> Iterator[Site]:
+def models() -> Iterator[Provider]:
+    """What answers at the site's places of models: by default with a list of them, which both protocols write so."""
+    with provider([refusal(200, {"data": [{"id": "claude-test"}, {"id": "small"}]})]) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def site(models: Provider) -> Iterator[Site]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment["MODELS_URL"] = models.url
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.ui.site"], cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment
     )

@@ -66,6 +66,21 @@ class ScriptedSubscription:
         self._feed.subscriptions.discard(self)
 
 
+class ScriptedPool:
+    """As much of a database as the page of settings reads and writes: the team's choice, and what was used."""
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+
+    async def fetch(self, statement: str, *args: Any) -> list[dict[str, Any]]:
+        if "FROM usage" in statement:
+            return [{"tokens": 12_345, "cost": 0.25}]
+        if statement.startswith("SELECT"):
+            return [{"value": self.model}] if self.model is not None else []
+        self.model = args[0] if args else None
+        return []
+
+
 class ScriptedFeed:
     """Journals in memory. `write` appends a frame and wakes whoever waits."""
 
@@ -83,6 +98,7 @@ class ScriptedFeed:
         self.people: list[str] = []
         self.web_id = "web-1"
         self.away: Left | None = None  # what everybody is told who comes back
+        self.pool = ScriptedPool()
 
     async def left(self, notebook_id: str, member: str) -> Left | None:
         return self.away

@@ -101,7 +101,23 @@ def asking(site: Site) -> str:
     return turn.notebook
 
 
-SCENES = [idle, running, failed, waiting, asking]
+def naming(site: Site) -> str:
+    """A request and a reply that name a cell, a file, and what is not there; and what the agent saw of them."""
+    turn = Turn(site, ("python", "x = 1"), source="Why @cell:c1 and @file:a.txt but no @file:lost.txt?")
+    site.write((turn.notebook, "file", {"path": "a.txt", "version": 1, "bytes": 3, "mime": "text/plain"}))
+    seen = [
+        {"kind": "file", "name": "a.txt", "version": 1, "characters": 3},
+        {"kind": "file", "name": "lost.txt", "problem": "there is no such file in this notebook"},
+    ]
+    turn.tells("context", event="shown", model="anthropic:x", cells=[], characters=0, mentions=seen)
+    turn.tells("usage", round=1, model="anthropic:x", input=1200, output=34)
+    turn.tells("message", event="queued", message="m", text="And @cell:c1, @file:a.txt, @cell:gone", by="owner")
+    turn.tells("done", rounds=1, calls=0, ms=900, tokens=1234, cost=0.0042)
+    turn.ends()
+    return turn.notebook
+
+
+SCENES = [idle, running, failed, waiting, asking, naming]
 # The short form sees both widths and both themes, each once.
 LOOKS = [(1440, "light"), (390, "dark"), *([(1440, "dark"), (390, "light")] if SOAK else [])]
 
@@ -139,7 +155,17 @@ def test_a_notebook_passes_in_every_state(look: Page, site: Site) -> None:
             expect(look.locator("[data-testid=ask-approve][aria-disabled=false]")).to_be_visible()
             look.locator("[data-call=done] button").click()
             policy(look)
+        if scene is naming:
+            expect(look.get_by_test_id("attachment")).to_have_count(3)
+            expect(look.get_by_test_id("turn-done")).to_contain_text("1,234 tokens · $0.0042")
+            look.get_by_test_id("turn-context").locator("summary").click()
+            look.get_by_test_id("turn-say").fill("@")
+            expect(look.get_by_test_id("mention-list")).to_be_visible()
         wrong += [f"{scene.__name__}: {line}" for line in violations(look)]
+    look.get_by_test_id("turn-say").press("Escape")
+    look.get_by_test_id("model-pick").click()
+    expect(look.get_by_test_id("model-list").get_by_role("option").filter(has_text="claude-test")).to_be_visible()
+    wrong += [f"the list of models: {line}" for line in violations(look)]
     assert wrong == []
 
 
@@ -161,6 +187,9 @@ def test_the_other_pages_pass(look: Page, site: Site) -> None:
     look.goto(f"{site.address}/inbox")
     expect(look.get_by_test_id("inbox-item").first).to_be_visible()
     wrong += [f"inbox: {line}" for line in violations(look)]
+    look.goto(f"{site.address}/settings")
+    expect(look.get_by_test_id("said-ollama")).to_contain_text("It answers, with 2 models")
+    wrong += [f"settings: {line}" for line in violations(look)]
     look.goto(f"{site.address}/nowhere")
     wrong += [f"404: {line}" for line in violations(look)]
     look.set_content(login_page("/", "That token is not right.").decode())

@@ -26,6 +26,8 @@ export default {
     <span class="grow"></span>
     <span v-if="!up || away" class="chip off" role="status"><span class="dot"></span>{{ up ? 'Database away' : 'Offline' }}</span>
     <nb-inbox-link></nb-inbox-link>
+    <a class="icon" href="/settings" aria-label="Settings" title="Settings: models" data-testid="home-settings"><svg viewBox="0 0 20 20" aria-hidden="true"><path
+      d="M3 6h7m4 0h3M3 14h3m4 0h7"/><circle cx="12" cy="6" r="2"/><circle cx="8" cy="14" r="2"/></svg></a>
     <span class="deeds">
       <button type="button" class="main" data-testid="notebook-new" :disabled="making" title="New notebook (n)" @click="blank">New notebook</button>
       <nb-menu :entries="entries"></nb-menu>

@@ -73,6 +73,7 @@ export default {
     archived: false,
     sandbox: { state: "asleep", kernel: "none", isolation: null, reason: null },
     policy: "ask",
+    model: "", // that the notebook chose; empty: as the team did
     rules: [],
     servers: [], // tool servers, with what they listed last
     files: new Map(), // path -> its newest version

@@ -1,5 +1,7 @@
 // Settings: which model replies to agent cells, where models are, and what each place answers when it is tried.
 
+import { ask, attempt, look, models } from "nightbook/models.js";
+
 export default {
   template: `
 <div class="nb">
@@ -39,8 +41,11 @@ export default {
     </template>
   </div>
 </div>`,
-  data: () => ({ known: null, problem: "", wanted: "", said: "", wrong: false, busy: false, tries: {} }),
+  data: () => ({ wanted: "", said: "", wrong: false, busy: false }),
   computed: {
+    known: () => models.known,
+    problem: () => (models.problem ? `The settings cannot be read: ${models.problem}.` : ""),
+    tries: () => models.tried,
     now() {
       return this.known.chosen ?? this.known.default;
     },
@@ -53,38 +58,19 @@ export default {
     this.load().then(() => this.known && this.find());
   },
   methods: {
-    async ask(path, method, body) {
-      const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-      const answer = await fetch(`/api/v1/models${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-      const told = await answer.json();
-      if (!answer.ok) throw new Error(told?.detail ?? told?.title ?? `status ${answer.status}`);
-      return told;
-    },
     async load() {
-      this.problem = "";
-      try {
-        this.known = await this.ask("", "GET");
-      } catch (error) {
-        this.problem = `The settings cannot be read: ${error.message}.`;
-      }
+      await look();
     },
     // A server on this machine is found without a click; providers are asked when somebody wants to know.
     find() {
       const local = this.known.places.filter((place) => /^https?:\/\/(127\.|localhost|\[::1\])/i.test(place.url));
-      for (const place of local) this.attempt(place);
+      for (const place of local) attempt(place);
     },
-    async attempt(place) {
-      this.tries[place.id] = { busy: true };
-      try {
-        this.tries[place.id] = await this.ask(`/${place.id}/try`, "POST");
-      } catch (error) {
-        this.tries[place.id] = { error: error.message, models: [] };
-      }
-    },
+    attempt,
     async choose(name) {
       this.busy = true;
       try {
-        await this.ask("", "PUT", { model: name === null ? null : name.trim() });
+        await ask("", "PUT", { model: name === null ? null : name.trim() });
         await this.load();
         [this.said, this.wrong, this.wanted] = [`${this.now} replies from now on.`, false, ""];
       } catch (error) {

@@ -1,10 +1,13 @@
 // One cell: gutter, source, output, the line for input, one quiet foot line. What it shows comes in through `cell`, an
 // object the page keeps up to date; its source and output are drawn by hand, so that typing and streaming re-render nothing.
 
+import NbAttach from "./attach.js";
 import { CellEditor } from "./editor.js";
 import { drag } from "./drag.js";
 import { atTail, left } from "./follow.js";
 import { markdown } from "./markdown.js";
+import { MentionList } from "./mention_list.js";
+import NbModel from "./model.js";
 import { forget, whenNear } from "./near.js";
 import { expected, Room } from "./room.js";
 import NbTurn from "./turn.js";
@@ -29,7 +32,7 @@ function hue(page) {
 
 export default {
   name: "NbCell",
-  components: { NbTurn },
+  components: { NbAttach, NbModel, NbTurn },
   props: { cell: Object, page: Object, clock: Object, place: Number, last: Boolean, gone: Boolean, line: Number },
   template: `
 <section class="cell" data-testid="cell" :data-cell-id="cell.id" :data-kind="cell.kind" :data-state="cell.state"
@@ -54,7 +57,14 @@ export default {
       @click="page.collapse(cell, { source: false })"><span aria-hidden="true">▸</span><code>{{ first }}</code></button>
     <div v-if="cell.kind === 'markdown'" v-show="!editing && (!cell.hide_source || cell.peek)" ref="rendered" class="prose" tabindex="0" role="group"
       :aria-label="'Text of cell ' + place + ', Enter edits it'" @click="edit" @keydown.enter.prevent="edit(null)"></div>
-    <div class="editor" ref="editor" v-show="(!cell.hide_source || cell.peek) && (cell.kind !== 'markdown' || editing)"></div>
+    <div class="editor" ref="editor" v-show="(!cell.hide_source || cell.peek) && (cell.kind !== 'markdown' || editing)"
+      @paste.capture="brought" @drop.capture="brought" @dragover.capture="hovered" @dragleave="over = false" :class="{ over }"></div>
+    <nb-attach v-if="cell.kind === 'agent'" v-show="!cell.hide_source || cell.peek" ref="attach" :text="request" :page="page" :own="cell.id" :host="requestHost">
+      <template #default="{ pick }"><div class="attach-bar">
+        <nb-model :page="page"></nb-model><span class="grow"></span>
+        <button type="button" class="ghost" data-testid="attach-file" title="Attach a file or a picture; or paste it, or drop it" @click="pick">Attach</button>
+        <button type="button" class="ghost" data-testid="attach-mention" title="Name a cell or a file (@)" aria-label="Name a cell or a file" @click="mention">@</button></div></template>
+    </nb-attach>
     <nb-turn v-if="cell.kind === 'agent' && (cell.story.items.length || active)" :cell="cell" :page="page" :clock="clock"></nb-turn>
     <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="(prints || room) && !cell.hide_output"
       :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"
@@ -96,6 +106,7 @@ export default {
   data() {
     return {
       NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, follow: true, room: 0, newest: "",
+      request: "", over: false,
       near: this.place <= WHOLE,
     };
   },
@@ -172,11 +183,21 @@ export default {
     },
   },
   created() {
+    // What the chips and the list of an agent's request ask for.
+    this.requestHost = {
+      text: () => this.cell.source.local,
+      caret: () => this.editor.caret,
+      put: (from, to, insert) => this.editor.put(from, to, insert),
+      focus: () => matchMedia("(hover: none)").matches || this.focus(),
+      known: () => ({ own: this.cell.id, cells: this.page.cells(), files: [...this.page.files().values()] }),
+      upload: () => this.$refs.attach?.pick(),
+    };
     this.ranAt = -Infinity;
     this.scrolledTo = 0;
   },
   mounted() {
     if (this.cell.kind !== "agent") this.$refs.out.append(this.cell.output.root);
+    this.list = new MentionList({ ...this.requestHost, field: () => this.editor.content, box: (at) => this.editor.boxOf(at) });
     this.editor = new CellEditor(this.$refs.editor, this.host());
     this.space = new Room(this.$refs.out, this.cell.output.root, this.$el, {
       active: () => this.active || this.cell.asked,
@@ -194,6 +215,7 @@ export default {
   beforeUnmount() {
     forget(this.$el);
     this.space.close();
+    this.list.close();
     this.editor.destroy();
     if (this.cell.view === this) this.cell.view = null;
   },
@@ -207,11 +229,17 @@ export default {
         near: () => this.near,
         label: () => `Source of cell ${this.place}`,
         placeholder: () => PLACEHOLDERS[this.cell.kind] ?? "",
-        changed: (text) => this.cell.source.type(text),
+        changed: (text) => {
+          this.cell.source.type(text);
+          if (this.cell.kind === "agent") this.request = text;
+        },
         focused: () => {},
         blurred: () => this.left(),
-        moved: (at) => this.page.at(this.cell, at),
-        key: (event) => this.page.keyed(event, this.cell),
+        moved: (at) => {
+          this.page.at(this.cell, at);
+          if (this.cell.kind === "agent") this.$nextTick(() => this.list.update());
+        },
+        key: (event) => this.list.key(event) || this.page.keyed(event, this.cell),
         knows: () => this.cell.kind === "python",
         complete: (text, at) => this.page.complete(text, at),
         inspect: (text, at) => this.page.inspect(text, at),
@@ -220,6 +248,7 @@ export default {
     // The source as the model has it; `splice` says what a remote edit changed, so that the caret stays where it was.
     draw(splice = null) {
       this.editor.draw(splice);
+      if (this.cell.kind === "agent") this.request = this.cell.source.local;
       if (this.cell.kind === "markdown") {
         const text = this.cell.source.local;
         if (text.trim() === "" && !this.editor.focused) this.editing = true;
@@ -227,8 +256,28 @@ export default {
       }
     },
     left() {
+      this.list.close();
       this.cell.source.send();
       if (this.cell.kind === "markdown" && this.cell.source.local.trim() !== "") this.leave();
+    },
+    // Files that are pasted into a request, or dropped on it.
+    brought(event) {
+      this.over = false;
+      if (this.cell.kind === "agent") this.$refs.attach.transferred(event);
+    },
+    hovered(event) {
+      if (this.cell.kind !== "agent" || !event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.over = true;
+    },
+    // Types the sign that opens the list.
+    async mention() {
+      this.focus();
+      await this.$nextTick();
+      const { editor } = this;
+      const at = editor.caret ?? this.cell.source.local.length;
+      editor.put(at, at, at > 0 && /\S/.test(this.cell.source.local[at - 1]) ? " @" : "@");
     },
     edit(event) {
       if (event?.target.closest("a")) return;

@@ -69,6 +69,7 @@ export function deeds(nb) {
     run: async (cell) => {
       cell.asked = true;
       cell.view?.expect();
+      await cell.view?.$refs.attach?.settled();
       await cell.source.flush();
       send("run_cell", { cell_id: cell.id });
     },

@@ -32,7 +32,8 @@ export function letGo() {
   inHand?.unmount();
 }
 
-// `host`: text() and kind() of the cell, near() whether anybody sees its colours, label(), placeholder(); changed(text), focused(), blurred(), moved(at);
+// `host`: text() and kind() of the cell, near() whether anybody sees its colours, label(), placeholder(); changed(text), focused(), blurred(),
+// moved(at) after text or caret has changed;
 // key(event) -> whether the page took it; complete(text, at), inspect(text, at), knows().
 export class CellEditor {
   constructor(root, host) {
@@ -196,6 +197,26 @@ export class CellEditor {
     this.view.dispatch({ selection: { anchor: Math.min(anchor, length), head: Math.min(head, length) } });
   }
 
+  // Puts `insert` in place of what stands from `from` to `to`, as if it were typed; the caret goes behind it.
+  put(from, to, insert) {
+    if (this.view) {
+      const changes = { from, to, insert };
+      this.view.dispatch({ changes, selection: { anchor: from + insert.length }, userEvent: "input.complete", scrollIntoView: true });
+    } else if (this.plain) {
+      this.plain.setRangeText(insert, from, to, "end");
+      this.plain.dispatchEvent(new Event("input"));
+    } else {
+      const text = this.host.text();
+      this.host.changed(text.slice(0, from) + insert + text.slice(to));
+      this.draw({ at: from, removed: to - from, insert });
+    }
+  }
+
+  // Where the sign at `at` stands in the window.
+  boxOf(at) {
+    return this.#boxAt(at) ?? this.content.getBoundingClientRect();
+  }
+
   mount() {
     if (this.view) return;
     if (inHand && inHand !== this) inHand.unmount();
@@ -273,6 +294,7 @@ export class CellEditor {
     area.addEventListener("input", () => {
       grow();
       this.host.changed(area.value);
+      this.host.moved(area.selectionStart);
     });
     area.addEventListener("keydown", (event) => {
       if (event.isComposing) return;

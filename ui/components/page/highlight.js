@@ -1,6 +1,8 @@
 // Colours for source: one small tokenizer, line by line, for the still text and the editor alike, so that taking a cell in
 // hand changes nothing to the eye. It colours; it does not judge.
 
+import { mentions } from "./mentions.js";
+
 const words = (text) => new Set(text.split(" "));
 
 const PYTHON_KEYWORDS = words(
@@ -27,7 +29,7 @@ const SHELL = /(^#.*|(?<=\s)#.*)|(["'])|(\$(?:\w+|\{[^}]*\}|[?#@*!$-]))|([A-Za-z
 const MARKDOWN = /(`[^`]+`)|(\*\*[^*]+\*\*|__[^_]+__)|((?<![\w*])\*[^*\s][^*]*\*|(?<!\w)_[^_\s][^_]*_(?!\w))|(!?\[[^\]]*\]\([^)]*\)|<?https?:\/\/\S+)/g;
 
 // Each takes a line, the state it begins in ("" or what is open) and `emit(from, to, class)`; returns the state after it.
-const LANGUAGES = { python, shell, markdown, agent: markdown };
+const LANGUAGES = { python, shell, markdown, agent: request };
 
 function closing(line, from, quote) {
   for (let at = from; at < line.length; at += 1) {
@@ -137,6 +139,18 @@ function markdown(line, state, emit) {
     emit(found.index, found.index + text.length, name);
   }
   return "";
+}
+
+// A request: Markdown, and what it names.
+function request(line, state, emit) {
+  const found = line.includes("@") ? mentions(line) : [];
+  if (!found.length) return markdown(line, state, emit);
+  const parts = found.map(({ from, to }) => ({ from, to, name: "mention" }));
+  const after = markdown(line, state, (from, to, name) => {
+    if (!found.some((mention) => from < mention.to && mention.from < to)) parts.push({ from, to, name });
+  });
+  for (const { from, to, name } of parts.sort((one, other) => one.from - other.from)) emit(from, to, name);
+  return after;
 }
 
 const LONGEST = 5000; // characters of a line: past them it is data, not a line that someone reads

@@ -30,7 +30,7 @@ export const operations = {
     if (cell) this.touched.add(cell);
   },
   on_notebook({ set }) {
-    for (const key of ["title", "archived", "sandbox", "policy", "rules", "servers"]) if (key in set) this[key] = set[key];
+    for (const key of ["title", "archived", "sandbox", "policy", "model", "rules", "servers"]) if (key in set) this[key] = set[key];
   },
   on_add({ cell: view, after, command }) {
     const { id, source, version, story, ...fields } = view;

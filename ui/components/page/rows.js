@@ -2,6 +2,7 @@
 // delivered, what went wrong, and the line that closes it.
 
 import { markdown } from "./markdown.js";
+import { cellNamed, pieces } from "./mentions.js";
 import { took } from "./words.js";
 
 const SHORT = 140; // characters of a thought's first line
@@ -21,10 +22,31 @@ const Prose = {
   },
 };
 
+// What a person said, its mentions as links to what they name.
+const Words = {
+  props: { text: String, page: Object },
+  template: `<span class="words"><template v-for="(piece, at) in drawn" :key="at"><button v-if="piece.cell" type="button" class="mention" @click="page.show(piece.cell)">{{ piece.text }}</button
+    ><a v-else-if="piece.href" class="mention" :href="piece.href" target="_blank">{{ piece.text }}</a><span v-else-if="piece.kind" class="mention gone">{{ piece.text }}</span
+    ><template v-else>{{ piece.text }}</template></template></span>`,
+  computed: {
+    drawn() {
+      if (!this.text?.includes("@")) return [{ text: this.text }];
+      const cells = this.page.cells();
+      return pieces(this.text).map((piece) => {
+        const cell = piece.kind === "cell" && cellNamed(piece.name, cells);
+        if (cell) return { ...piece, text: `Cell ${cells.indexOf(cell) + 1}`, cell: cell.id };
+        const file = piece.kind === "file" && this.page.files().get(piece.name);
+        return file && !file.deleted && !file.skipped ? { ...piece, text: piece.name, href: this.page.file({ path: piece.name }) } : piece;
+      });
+    },
+  },
+};
+
 export const NbRequest = {
   name: "NbRequest",
-  props: { item: Object },
-  template: `<p class="row said-by"><span class="t">{{ item.by || 'You' }}</span><span class="words">{{ item.text }}</span></p>`,
+  components: { Words },
+  props: { item: Object, page: Object },
+  template: `<p class="row said-by"><span class="t">{{ item.by || 'You' }}</span><words :text="item.text" :page="page"></words></p>`,
 };
 
 export const NbThought = {
@@ -72,28 +94,47 @@ export const NbSearch = {
 // What the model was shown of the notebook, or the summary that stands for older rounds from then on.
 export const NbContext = {
   name: "NbContext",
-  props: { item: Object },
+  props: { item: Object, page: Object },
   template: `
-<details class="context" data-testid="turn-context"><summary class="small">{{ words }}</summary>
+<div class="saw"><details class="context" data-testid="turn-context"><summary class="small">{{ words }}</summary>
   <p v-if="item.text" class="words">{{ item.text }}</p>
-  <ul v-else class="sources"><li v-for="cell in item.cells" :key="cell.id">Cell {{ cell.number }} ({{ cell.kind }}), {{ cell.characters.toLocaleString() }} characters</li>
-    <li v-for="name in item.names ?? []" :key="name">{{ name }}, as a picture</li></ul></details>`,
+  <ul v-else class="sources"><li v-for="(one, at) in given" :key="'given' + at">{{ one }}</li>
+    <li v-for="cell in item.cells ?? []" :key="cell.id">Cell {{ cell.number }} ({{ cell.kind }}), {{ cell.characters.toLocaleString() }} characters</li>
+    <li v-for="name in item.names ?? []" :key="name">{{ name }}, as a picture</li></ul></details>
+  <p v-for="(one, at) in missing" :key="at" class="small lacking" data-testid="turn-lacking" role="note">{{ one }}</p></div>`,
   computed: {
+    // What was named with @ and given, and what could not be.
+    given() {
+      return (this.item.mentions ?? []).filter((one) => !one.problem).map((one) => {
+        const what = one.kind === "cell" ? `Cell ${one.number}, named` : `${one.name} (version ${one.version}), named`;
+        const parts = [one.characters ? `${one.characters.toLocaleString()} characters` : "", one.picture ? "as a picture" : ""].filter(Boolean);
+        return `${what}: ${parts.join(", ") || "empty"}`;
+      });
+    },
+    missing() {
+      return (this.item.mentions ?? []).filter((one) => one.problem).map((one) => {
+        if (one.kind === "more") return `${one.name} more mentions were left out.`;
+        return `@${one.kind}:${one.name}: ${one.problem}. The agent was told so.`;
+      });
+    },
     words() {
-      const { event, cells, left_out: out, characters, model, upto } = this.item;
+      const { event, cells, left_out: out, characters, model, upto, mentions } = this.item;
+      const named = mentions?.length ? `${mentions.length} named with @` : "";
+      if (event === "attached") return `With it, ${model} saw what it names (${mentions.length})`;
       if (event === "compacted") return `The conversation became long: its first ${upto} rounds are put together from here on`;
       const seen = cells?.length ? `${cells.length} cell${cells.length === 1 ? "" : "s"} above, ${characters.toLocaleString()} characters` : "no cells above";
-      return `What ${model} saw: the request, ${seen}${out ? `, ${out} further up left out` : ""}`;
+      return `What ${model} saw: the request, ${[named, seen].filter(Boolean).join(", ")}${out ? `, ${out} further up left out` : ""}`;
     },
   },
 };
 
 export const NbMessage = {
   name: "NbMessage",
+  components: { Words },
   props: { item: Object, page: Object },
   template: `
 <p class="row said-by" :data-message="item.message" :data-event="item.event"><span class="t">{{ item.by || 'You' }}</span>
-  <span class="words" :class="{ gone: item.event === 'withdrawn' }">{{ item.text }}</span>
+  <words :class="{ gone: item.event === 'withdrawn' }" :text="item.text" :page="page"></words>
   <span class="status">{{ { queued: asked ? 'taking back' : 'goes in at the next round', withdrawn: 'taken back', taken: 'told to the agent' }[item.event] }}</span>
   <button v-if="item.event === 'queued'" type="button" class="ghost" :disabled="asked" @click="withdraw">Take back</button></p>`,
   data: () => ({ asked: false }),

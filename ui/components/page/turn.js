@@ -2,9 +2,11 @@
 // to it, answers it or goes on with it.
 
 import NbAsk from "./ask.js";
+import NbAttach from "./attach.js";
 import NbCall from "./call.js";
 import { silence } from "./asks.js";
 import { recall, remember } from "./commands.js";
+import { MentionList } from "./mention_list.js";
 import { NbContext, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought } from "./rows.js";
 import { left, pending } from "./story.js";
 import { duration } from "./words.js";
@@ -14,7 +16,7 @@ const LIMIT = 20000; // characters of a message, as on the server
 
 export default {
   name: "NbTurn",
-  components: { NbAsk, NbCall, NbContext, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought },
+  components: { NbAsk, NbAttach, NbCall, NbContext, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought },
   props: { cell: Object, page: Object, clock: Object },
   template: `
 <div class="turn" data-testid="turn">
@@ -24,12 +26,12 @@ export default {
     <nb-call v-else-if="item.t === 'tool'" :item="item" :cell="cell" :page="page" :asks="asking.has(item.call)" :files="made(item)"></nb-call>
     <nb-ask v-else-if="item.t === 'ask'" :ask="item" :page="page" :current="!running && item.run === story.run_id"></nb-ask>
     <nb-message v-else-if="item.t === 'message'" :item="item" :page="page"></nb-message>
-    <nb-context v-else-if="item.t === 'context'" :item="item"></nb-context>
+    <nb-context v-else-if="item.t === 'context'" :item="item" :page="page"></nb-context>
     <nb-search v-else-if="item.t === 'search'" :item="item"></nb-search>
     <nb-delivered v-else-if="item.t === 'delivered'" :item="item" :files="page.files()" :page="page"></nb-delivered>
     <nb-failure v-else-if="item.t === 'error'" :item="item" :cell="cell"></nb-failure>
     <nb-done v-else-if="item.t === 'done'" :item="item"></nb-done>
-    <nb-request v-else-if="item.t === 'request' && at > 0" :item="item"></nb-request>
+    <nb-request v-else-if="item.t === 'request' && at > 0" :item="item" :page="page"></nb-request>
   </template>
   <div v-if="running" class="budget">
     <template v-if="story.progress"><p class="progress">{{ story.progress.text }}
@@ -40,15 +42,19 @@ export default {
   </div>
   <section v-if="question" class="asked" data-testid="turn-question" :aria-label="'A question for you'">
     <h3>A question for you</h3><p class="words">{{ question }}</p>
-    <form class="say" @submit.prevent="say"><textarea ref="text" v-model="text" rows="1" :maxlength="LIMIT" aria-label="Your answer"
-      placeholder="Your answer" data-testid="turn-answer" @input="grow" @keydown="key"></textarea>
-      <button type="submit" class="main" :disabled="!text.trim()">Answer</button></form></section>
+    <nb-attach ref="attach" small :text="text" :page="page" :own="cell.id" :host="host"><template #default="{ pick }">
+    <form class="say" @submit.prevent="say"><button type="button" class="ghost plus" aria-label="Attach a file or a picture" title="Attach a file or a picture; or paste it, or drop it" @click="pick">+</button>
+      <textarea ref="text" v-model="text" rows="1" :maxlength="LIMIT" aria-label="Your answer" v-on="field"
+      placeholder="Your answer" data-testid="turn-answer"></textarea>
+      <button type="submit" class="main" :disabled="!text.trim()">Answer</button></form></template></nb-attach></section>
   <p v-if="resume" class="resume"><button type="button" data-testid="turn-go-on" :disabled="going" @click="goOn">{{ resume }}</button></p>
-  <form v-if="begun && !question" class="say" @submit.prevent="say">
+  <nb-attach v-if="begun && !question" ref="attach" small :text="text" :page="page" :own="cell.id" :host="host"><template #default="{ pick }">
+  <form class="say" @submit.prevent="say">
+    <button type="button" class="ghost plus" aria-label="Attach a file or a picture" title="Attach a file or a picture; or paste it, or drop it" @click="pick">+</button>
     <textarea ref="text" v-model="text" rows="1" :maxlength="LIMIT" :aria-label="running ? 'Add to the turn' : 'Reply to the turn'"
-      :placeholder="running ? 'Add to it…' : 'Reply…'" data-testid="turn-say" @input="grow" @keydown="key"></textarea>
+      :placeholder="running ? 'Add to it…' : 'Reply…'" data-testid="turn-say" v-on="field"></textarea>
     <button type="submit" :disabled="!text.trim() || stopping">{{ running ? 'Add' : 'Send' }}</button>
-  </form>
+  </form></template></nb-attach>
 </div>`,
   data: () => ({ LIMIT, text: "", going: false }),
   computed: {
@@ -121,6 +127,42 @@ export default {
   created() {
     this.draftKey = `nightbook.said.${this.cell.id}`;
     this.text = recall(this.draftKey) ?? "";
+    const area = () => this.$refs.text;
+    // What chips and list ask for: as long as the field was not in hand, new things go to its end.
+    this.host = {
+      text: () => this.text,
+      caret: () => (document.activeElement === area() ? area().selectionStart : null),
+      put: (from, to, insert) => {
+        this.text = this.text.slice(0, from) + insert + this.text.slice(to);
+        this.$nextTick(() => {
+          area()?.setSelectionRange(from + insert.length, from + insert.length);
+          this.grow();
+          this.list.update();
+        });
+      },
+      focus: () => matchMedia("(hover: none)").matches || area()?.focus(),
+      field: area,
+      box: () => area().getBoundingClientRect(),
+      known: () => ({ own: this.cell.id, cells: this.page.cells(), files: [...this.page.files().values()] }),
+      upload: () => this.$refs.attach?.pick(),
+    };
+    this.list = new MentionList(this.host);
+    this.field = {
+      input: () => {
+        this.grow();
+        this.$nextTick(() => this.list.update());
+      },
+      click: () => this.list.update(),
+      keydown: (event) => this.key(event),
+      keyup: (event) => ["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key) && this.list.update(),
+      blur: () => this.list.close(),
+      paste: (event) => this.$refs.attach.transferred(event),
+      drop: (event) => this.$refs.attach.transferred(event),
+      dragover: (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault(),
+    };
+  },
+  beforeUnmount() {
+    this.list.close();
   },
   methods: {
     made(item) {
@@ -136,11 +178,13 @@ export default {
       text.style.height = `${Math.min(text.scrollHeight + 2, 240)}px`;
     },
     key(event) {
+      if (this.list.key(event)) return event.preventDefault();
       if (event.key !== "Enter" || event.shiftKey || event.isComposing || matchMedia("(hover: none)").matches) return;
       event.preventDefault();
       this.say();
     },
     async say() {
+      await this.$refs.attach?.settled();
       const text = this.text.trim();
       if (!text || this.stopping) return;
       this.page.tell(this.cell, text);

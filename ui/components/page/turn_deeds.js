@@ -22,6 +22,8 @@ export function turnDeeds(nb) {
     goOn: (cell) => send("go_on", { cell_id: cell.id }),
     withdraw: (message) => send("withdraw", { message }),
     policy: (policy) => send("set_policy", { policy }),
+    model: () => nb.model,
+    chooseModel: (model) => send("set_model", { model }),
     removeRule: (rule) => send("remove_rule", { rule }),
     addServer: (server, where) => send("add_server", { server, ...where }),
     removeServer: (server) => send("remove_server", { server }),
