@@ -88,9 +88,12 @@ class Files:
 
     # The folder
 
-    async def woke(self, before: int, epoch: int) -> None:
-        """The engine woke, as the one of `epoch`; the last one before it had the epoch `before`, here or elsewhere."""
-        await self._filling.woke(before, epoch)
+    async def woke(self, before: int, epoch: int) -> bool:
+        """The engine woke, as the one of `epoch`; the last one before it had the epoch `before`, here or elsewhere.
+
+        Returns whether that was elsewhere, as far as the folder can tell.
+        """
+        return await self._filling.woke(before, epoch)
 
     async def root(self) -> int:
         """A descriptor of the folder, which is made, and brought up to date first. The caller closes it."""

@@ -91,10 +91,11 @@ class Filling:
         self._filled = False
         self._recovered = False
 
-    async def woke(self, before: int, epoch: int) -> None:
+    async def woke(self, before: int, epoch: int) -> bool:
         """As `Files.woke`: a folder that the engine of `before` did not use is overtaken."""
         self._epoch = epoch
         self._stale = await trio.to_thread.run_sync(_overtaken, self._folder, before, epoch)
+        return self._stale
 
     def in_use(self) -> None:
         """As `Files.in_use`."""

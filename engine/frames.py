@@ -50,6 +50,8 @@ class SessionBody(Body):
     state: Literal["starting", "awake", "asleep", "lost"] | None = None
     kernel: Literal["none", "starting", "ready", "gone"] | None = None
     sandbox: str | None = None
+    host: str | None = None  # the machine that the sandbox lives on, and what people call it
+    machine: str | None = None
     isolation: str | None = None
     reason: str | None = None
     src: tuple[str, int] | None = None

@@ -202,8 +202,11 @@ class Journal:
     async def release(self, notebook_id: str, epoch: int, *, only_idle: bool) -> bool:
         return await self.query(ownership.release, notebook_id, epoch, only_idle)
 
-    async def wanted(self) -> list[str]:
-        return await self._bridge.run(ownership.wanted, self._pool)
+    async def wanted(self, worker_id: str) -> list[str]:
+        return await self._bridge.run(ownership.wanted, self._pool, worker_id)
+
+    async def owned_elsewhere(self, notebook_id: str, host: str) -> bool:
+        return await self.query(ownership.owned_elsewhere, notebook_id, host)
 
     async def owned_with_news(self, worker_id: str) -> list[str]:
         return await self._bridge.run(ownership.owned_with_news, self._pool, worker_id)

@@ -105,7 +105,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class SandboxState:
-    """What is known of the notebook's sandbox. `used`: a kernel holds variables."""
+    """What is known of the notebook's sandbox. `host` is the machine it lives on, `machine` its name for people."""
 
     state: str = "asleep"  # asleep | starting | awake | lost
     id: str | None = None
@@ -113,6 +113,8 @@ class SandboxState:
     kernel: str = "none"  # none | starting | ready | gone
     reason: str | None = None
     lives: int = 0  # kernels that there have been: variables belong to one of them
+    host: str | None = None
+    machine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,8 @@ def _session(notebook: Notebook, frame: Frame) -> dict[str, Any]:
                 kernel=body.get("kernel", notebook.sandbox.kernel),
                 reason=body.get("reason"),
                 lives=notebook.sandbox.lives + (body.get("kernel") == "ready" != notebook.sandbox.kernel),
+                host=body.get("host", notebook.sandbox.host),
+                machine=body.get("machine", notebook.sandbox.machine),
             )
             # Only the living sandbox can be resumed: cursors of earlier lives would grow for ever.
             cursor = notebook.cursor

@@ -29,6 +29,7 @@ from engine.files import Cause, Files
 from engine.frames import Draft, draft
 from engine.journal import BadStep, FencedStep, Journal, Projection, Step
 from engine.keeping import Keeper
+from engine.machine import Machine
 from engine.notebook import Notebook, Run, fold, frames_from, preview
 from engine.records import frames_of
 from engine.runs import CodeRuns, Decided
@@ -55,6 +56,7 @@ class SessionConfig:
 
     sandbox: SandboxConfig
     worker: str
+    machine: Machine
     sandbox_idle: float
     kernel_idle: float
     broker: BrokerConfig = field(default_factory=BrokerConfig)
@@ -89,6 +91,7 @@ class Session:
         self._idle_since = trio.current_time()
         self._slept = False
         self._leaving = False
+        self._doubted = False
         self._nursery: trio.Nursery | None = None
         self._writing = trio.Lock()
         self._changed = trio.Event()
@@ -117,6 +120,11 @@ class Session:
         self._commands_changed = True
         self._wake.set()
         self.broker.poke()
+
+    def doubt(self) -> None:
+        """The worker was taken for dead: whether this engine still owns its notebook is to be found out."""
+        self._doubted = True
+        self._wake.set()
 
     def question(self) -> None:
         """Somebody may ask the kernel something."""
@@ -184,14 +192,28 @@ class Session:
                         self._take_up(run)
                 await self._serve()
                 nursery.cancel_scope.cancel()
-        except* (FencedStep, Fenced):
-            log.warning("notebook %s: another engine took over at a later epoch", self.id)
+        except* FencedStep:
+            await self._overtaken("its step was refused")
+        except* Fenced:
+            await self._overtaken("its sandbox refused it")
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(5):
                 if self._tenancy.sandbox is not None:
                     await self._tenancy.sandbox.aclose()
                 if not self._slept:
                     await self._journal.release(self.id, self.epoch, only_idle=False)
+
+    async def _overtaken(self, how: str) -> None:
+        """Nothing more is written. What runs here for a notebook that is on another machine now is lost: it ends."""
+        log.warning("notebook %s: another engine took over at a later epoch; this one stops, %s", self.id, how)
+        sandbox = self._tenancy.sandbox
+        if sandbox is None:
+            return
+        with trio.CancelScope(shield=True), trio.move_on_after(REQUEST_SECONDS):
+            if await self._journal.owned_elsewhere(self.id, self._config.machine.id):
+                log.warning("notebook %s: it is on another machine now, so its sandbox here is ended", self.id)
+                with contextlib.suppress(SandboxError, trio.ClosedResourceError):
+                    await sandbox.shutdown()
 
     # Taking up what is there
 
@@ -204,12 +226,15 @@ class Session:
         drafts = [draft("session", event=event, epoch=self.epoch, worker=self._config.worker)]
         if crashed or self.notebook.sandbox.state != "asleep":
             self._keeper.look(Cause())  # the end of a run may have come with nobody left to keep its files
-        if self.notebook.sandbox.state in ("awake", "starting"):
-            sandbox = await self._tenancy.join()
-            if sandbox is None:
-                drafts += tenancy.lost(self.notebook, "the sandbox is gone")
-            else:
+        there = self.notebook.sandbox
+        if there.state in ("awake", "starting"):
+            elsewhere = there.host is not None and there.host != self._config.machine.id
+            sandbox = None if elsewhere else await self._tenancy.join()
+            if sandbox is not None:
                 drafts += self._joined(sandbox)
+            else:
+                gone = f"lost with machine {there.machine}" if elsewhere else "the sandbox is gone"
+                drafts += tenancy.lost(self.notebook, gone)
         elif any(run.state in decide.ACTIVE and not run.is_turn for run in self.notebook.runs.values()):
             drafts += tenancy.lost(self.notebook, "the sandbox is gone")
         before = self.notebook.epoch
@@ -218,7 +243,8 @@ class Session:
         for name, server in self.notebook.servers.items():
             if server["state"] == "looking":  # it was looked at as the server died
                 self.servers.look(name)
-        await self.files.woke(before, self.epoch)
+        if await self.files.woke(before, self.epoch) and self._tenancy.sandbox is None:
+            await self._tenancy.end_left_over()
         self._repeat_requests()
 
     def _joined(self, sandbox: Sandbox) -> list[Draft]:
@@ -227,7 +253,7 @@ class Session:
         self.files.in_use()
         assert self._nursery is not None
         self._nursery.start_soon(self._tenancy.read, sandbox)
-        return tenancy.joined(self.notebook, sandbox)
+        return tenancy.joined(self.notebook, sandbox, self._config.machine)
 
     def _repeat_requests(self) -> None:
         """Asks again for what may not have reached the shim; it knows what it was asked before."""
@@ -240,6 +266,10 @@ class Session:
 
     async def _serve(self) -> None:
         while True:
+            if self._doubted:
+                self._doubted = False
+                async with self._writing:  # a step of nothing asks for the epoch as any other does
+                    await self._journal.commit(Step(self.id, self.epoch, self.notebook.seq, ()))
             if self._tenancy.news:
                 await self._take_news()
             if self._leaving:
@@ -332,6 +362,7 @@ class Session:
                     "awake",
                     "starting",
                 )
+            box = after.sandbox
             projection = Projection(
                 after.title,
                 after.state,
@@ -340,6 +371,7 @@ class Session:
                 after.archived,
                 awake,
                 after.changed_at != self.notebook.changed_at,
+                box.host if box.state in ("awake", "starting") else None,
             )
         step = Step(self.id, self.epoch, self.notebook.seq, drafts, consumed, erase, projection, rows)
         at = await self._journal.commit(step)
@@ -500,7 +532,7 @@ class Session:
             assert self._nursery is not None
             self._nursery.start_soon(self._tenancy.start, self.files.fill)
             if self.notebook.sandbox.state != "starting":
-                await self._commit([draft("session", event="sandbox", state="starting", kernel="none")])
+                await self._commit([tenancy.starting(self._config.machine)])
             return
         if run is None:
             return

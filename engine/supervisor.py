@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import logging
 import os
-import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ import trio
 
 from engine.ids import new_id
 from engine.journal import Journal
+from engine.machine import this_machine
 from engine.sandbox.client import SandboxConfig
 from engine.session import Session, SessionConfig
 from engine.store.ownership import BEAT_SECONDS
@@ -25,13 +25,6 @@ log = logging.getLogger(__name__)
 
 MEMORY_SECONDS = 30.0
 T = TypeVar("T")
-
-
-def host_name() -> str:
-    """This machine, by the id its system gives it: host names repeat among containers."""
-    with contextlib.suppress(OSError):
-        return f"{socket.gethostname()}-{Path('/etc/machine-id').read_text().strip()[:8]}"
-    return socket.gethostname()
 
 
 class WorkerLock:
@@ -97,13 +90,14 @@ class Supervisor:
         **turns: Any,
     ) -> None:
         self.worker_id = f"w-{new_id()}"
-        self.host = host_name()
+        machine = this_machine(locks)
+        self.host = machine.id
         self.ready = trio.Event()
         self._journal = journal
         self._locks = locks
         self._poll = poll
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-        self._config = SessionConfig(sandbox, self.worker_id, sandbox_idle, kernel_idle, **turns)
+        self._config = SessionConfig(sandbox, self.worker_id, machine, sandbox_idle, kernel_idle, **turns)
         self._sessions: dict[str, Session | None] = {}
         self._again: set[str] = set()
         self._look = trio.Event()
@@ -161,6 +155,9 @@ class Supervisor:
             try:
                 if not await self._journal.beat(self.worker_id, self.host):
                     log.warning("this worker was taken for dead; what others took over meanwhile stays with them")
+                    for session in self._sessions.values():
+                        if session is not None:
+                            session.doubt()
                 await self._bury_dead()
                 await self._journal.forget_presence()
             except UNREACHABLE as error:
@@ -183,7 +180,7 @@ class Supervisor:
         while True:
             self._look = trio.Event()
             try:
-                for notebook_id in await self._journal.wanted():
+                for notebook_id in await self._journal.wanted(self.worker_id):
                     self._wake(notebook_id)
                 for notebook_id in await self._journal.orphans(self.worker_id, list(self._sessions)):
                     self._wake(notebook_id)

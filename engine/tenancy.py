@@ -15,6 +15,7 @@ import trio
 
 from engine import decide
 from engine.frames import Draft, draft
+from engine.machine import Machine
 from engine.notebook import Notebook, Run
 from engine.records import Records
 from engine.sandbox.client import Fenced, Sandbox, SandboxAlive, SandboxConfig, SandboxError, SandboxLost
@@ -62,6 +63,14 @@ class Tenancy:
     async def join(self) -> Sandbox | None:
         """The sandbox that lives already; null when there is none."""
         return await Sandbox.join(self._config, self._id, self._epoch, self._cursor)
+
+    async def end_left_over(self) -> None:
+        """Ends what lives here from before the notebook was elsewhere: its variables and files are of then."""
+        if (left := await self.join()) is not None:
+            log.info("notebook %s: what was left of it here is ended, as it was on another machine meanwhile", self._id)
+            with trio.move_on_after(REQUEST_SECONDS):
+                await left.shutdown()
+            await left.aclose()
 
     async def start(self, prepare: Callable[[], Awaitable[None]]) -> None:
         """Starts one, after `prepare`; how that went becomes news. Raises `Fenced`."""
@@ -200,7 +209,12 @@ def under_way(notebook: Notebook) -> list[Run]:
     return [run for run in notebook.runs.values() if run.state in decide.ACTIVE and not run.is_turn]
 
 
-def joined(notebook: Notebook, sandbox: Sandbox) -> list[Draft]:
+def starting(machine: Machine) -> Draft:
+    """A sandbox is about to be started here."""
+    return draft("session", event="sandbox", state="starting", kernel="none", host=machine.id, machine=machine.name)
+
+
+def joined(notebook: Notebook, sandbox: Sandbox, machine: Machine) -> list[Draft]:
     """A sandbox is there: runs of another sandbox's life can have no end any more."""
     drafts = [
         draft(
@@ -208,6 +222,8 @@ def joined(notebook: Notebook, sandbox: Sandbox) -> list[Draft]:
             event="sandbox",
             state="awake",
             sandbox=sandbox.id,
+            host=machine.id,
+            machine=machine.name,
             isolation=sandbox.isolation,
             kernel=sandbox.kernel,
         )

@@ -33,8 +33,9 @@ def _time(default: bool = True) -> Column[datetime]:
 class Notebook(SQLModel, table=True):
     """One row a notebook: who owns it, how far its journal goes, and what lists show of it.
 
-    `awake`: it needs an engine though nobody asks (a run is not over, or its sandbox is up). No index on anything
-    that a step writes, and room on the page (fillfactor), so that a step is a heap-only update.
+    `awake`: it needs an engine though nobody asks (a run is not over, or its sandbox is up). `place`: the machine where
+    its sandbox is up, by `engine.machine`; null when none is. No index on anything that a step writes, and room on the
+    page (fillfactor), so that a step is a heap-only update.
     """
 
     __tablename__ = "notebook"
@@ -44,6 +45,7 @@ class Notebook(SQLModel, table=True):
     head: int = Field(sa_column=Column(BigInteger, nullable=False, server_default="0"))
     epoch: int = Field(sa_column=Column(BigInteger, nullable=False, server_default="0"))
     owner: str | None = Field(default=None, sa_column=Column(Text))
+    place: str | None = Field(default=None, sa_column=Column(Text))
     awake: bool = Field(sa_column=Column(Boolean, nullable=False, server_default=text("false")))
     state: str = Field(sa_column=Column(Text, nullable=False, server_default="idle"))
     waiting: int = Field(sa_column=Column(Integer, nullable=False, server_default="0"))

@@ -2,6 +2,9 @@
 
 Liveness is one row a worker, never one a notebook. `notebook.owner` and `epoch` change only here, one notebook a
 transaction. Ownership is a right to write, checked by every step; it is not what keeps programs running.
+
+A live sandbox can be joined on its own machine alone (`notebook.place`). So workers elsewhere leave its notebook alone
+as long as that machine shows a sign of life, and `PRECEDENCE_SECONDS` longer.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 
 ALIVE_SECONDS = 15
 BEAT_SECONDS = 5.0
+PRECEDENCE_SECONDS = 60
+REMEMBERED_HOURS = 24  # a worker that nobody saw for so long is forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,13 @@ class Claim:
 
 
 async def beat(pool: Db, worker_id: str, host: str) -> bool:
-    """Says that the worker lives. False when others had taken it for dead meanwhile."""
+    """Says that the worker lives. False when others could take it for dead meanwhile, and at its first time."""
     still: bool = await pool.fetchval(
         f"""
+        WITH old AS (SELECT until > now() AS lived FROM worker WHERE id = $1)
         INSERT INTO worker AS w (id, host, until) VALUES ($1, $2, now() + interval '{ALIVE_SECONDS} s')
         ON CONFLICT (id) DO UPDATE SET until = EXCLUDED.until
-        RETURNING (xmax <> 0)
+        RETURNING coalesce((SELECT lived FROM old), false)
         """,
         worker_id,
         host,
@@ -41,8 +47,9 @@ async def beat(pool: Db, worker_id: str, host: str) -> bool:
 
 
 async def bury(pool: Db, worker_ids: Sequence[str]) -> None:
-    """Forgets workers that are known to be dead."""
-    await pool.execute("DELETE FROM worker WHERE id = ANY($1::text[])", list(worker_ids))
+    """Says of workers that they are dead. The row stays a while: it tells when their machine was seen last."""
+    await pool.execute("UPDATE worker SET until = now() WHERE id = ANY($1::text[]) AND until > now()", list(worker_ids))
+    await pool.execute(f"DELETE FROM worker WHERE until < now() - interval '{REMEMBERED_HOURS} h'")
 
 
 async def living(pool: Db, host: str) -> list[str]:
@@ -50,22 +57,28 @@ async def living(pool: Db, host: str) -> list[str]:
     return [row["id"] for row in await pool.fetch("SELECT id FROM worker WHERE host = $1 AND until > now()", host)]
 
 
+# Whether the worker $1 may join what lives in the notebook's sandbox, or nobody is left who could.
+_WITHIN_REACH = f"""(n.place IS NULL OR n.place = (SELECT w.host FROM worker w WHERE w.id = $1) OR NOT EXISTS (
+    SELECT 1 FROM worker w WHERE w.host = n.place AND w.until > now() - interval '{PRECEDENCE_SECONDS} s'))"""
+
+
 async def claim(pool: Db, notebook_id: str, worker_id: str) -> Claim | None:
-    """Takes the notebook: null when it does not exist or a living worker has it."""
+    """Takes the notebook: null when it does not exist, a living worker has it, or its sandbox lives elsewhere."""
     row = await pool.fetchrow(
-        """
+        f"""
         WITH old AS (
-            SELECT id, owner FROM notebook n WHERE id = $1 FOR NO KEY UPDATE
+            SELECT id, owner FROM notebook n WHERE id = $2 FOR NO KEY UPDATE
         )
-        UPDATE notebook n SET owner = $2, epoch = n.epoch + 1 FROM old
+        UPDATE notebook n SET owner = $1, epoch = n.epoch + 1 FROM old
         WHERE n.id = old.id AND (
-            n.owner IS NULL OR n.owner = $2
-            OR NOT EXISTS (SELECT 1 FROM worker w WHERE w.id = n.owner AND w.until > now())
+            n.owner = $1
+            OR (n.owner IS NULL OR NOT EXISTS (SELECT 1 FROM worker w WHERE w.id = n.owner AND w.until > now()))
+            AND {_WITHIN_REACH}
         )
         RETURNING n.epoch, n.head, old.owner
         """,
-        notebook_id,
         worker_id,
+        notebook_id,
     )
     return None if row is None else Claim(row["epoch"], row["head"], row["owner"])
 
@@ -94,13 +107,29 @@ WANTED = f"""
 SELECT n.id FROM notebook n
 WHERE {_NEEDS}
   AND (n.owner IS NULL OR NOT EXISTS (SELECT 1 FROM worker w WHERE w.id = n.owner AND w.until > now()))
+  AND {_WITHIN_REACH}
 LIMIT 1000
 """
 
 
-async def wanted(pool: Db) -> list[str]:
-    """Notebooks that need an engine and have none."""
-    return [row["id"] for row in await pool.fetch(WANTED)]
+async def wanted(pool: Db, worker_id: str) -> list[str]:
+    """Notebooks that need an engine, have none, and may be taken by this worker."""
+    return [row["id"] for row in await pool.fetch(WANTED, worker_id)]
+
+
+async def owned_elsewhere(pool: Db, notebook_id: str, host: str) -> bool:
+    """Whether another machine has or had the notebook since: who lost it may end what still runs for it on `host`."""
+    found: bool = await pool.fetchval(
+        """
+        SELECT EXISTS (
+            SELECT 1 FROM notebook n LEFT JOIN worker w ON w.id = n.owner
+            WHERE n.id = $1 AND (w.host <> $2 OR n.owner IS NULL AND n.place IS DISTINCT FROM $2)
+        )
+        """,
+        notebook_id,
+        host,
+    )
+    return found
 
 
 OWNED_WITH_NEWS = """

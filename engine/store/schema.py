@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-HEAD = "0005"  # the newest revision in migrations/versions
+HEAD = "0006"  # the newest revision in migrations/versions
 LOCK = 0x6E62_6D69  # advisory lock: two processes that start at once migrate one after the other
 
 

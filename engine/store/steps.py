@@ -39,7 +39,8 @@ class BadStep(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What lists show of a notebook, whether it needs an engine (`awake`), and whether people would call it changed."""
+    """What lists show of a notebook, whether it needs an engine (`awake`), whether people would call it changed, and on
+    which machine its sandbox lives (null: it has none)."""
 
     title: str
     state: str
@@ -48,6 +49,7 @@ class Projection:
     archived: bool
     awake: bool
     changed: bool
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Step:
 
 # What few steps write. As JSON, so that a statement has few parameters; each row belongs to a notebook that moved.
 ROWS = """, rows AS (
-    SELECT r.id AS notebook_id, r.t, r.body AS b FROM unnest($24::text[], $25::text[], $26::jsonb[]) AS r(id, t, body)
+    SELECT r.id AS notebook_id, r.t, r.body AS b FROM unnest($25::text[], $26::text[], $27::jsonb[]) AS r(id, t, body)
     JOIN moved m ON m.id = r.id
 ), asked AS (
     INSERT INTO ask (notebook_id, id, cell_id, run_id, call_id, digest, body, due_at, parked)
@@ -141,8 +143,8 @@ ROWS = """, rows AS (
 _STEP = """
 WITH wanted AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::int[],
-                         $8::int[], $9::bool[], $10::bool[], $11::bool[])
-             AS w(id, epoch, base, k, title, state, waiting, cells, archived, awake, changed)
+                         $8::int[], $9::bool[], $10::bool[], $11::bool[], $12::text[])
+             AS w(id, epoch, base, k, title, state, waiting, cells, archived, awake, changed, place)
 ), locked AS (
     SELECT id FROM notebook WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE
 ), moved AS (
@@ -154,6 +156,7 @@ WITH wanted AS (
         cells = coalesce(w.cells, n.cells),
         archived = coalesce(w.archived, n.archived),
         awake = coalesce(w.awake, n.awake),
+        place = CASE WHEN w.awake IS NULL THEN n.place ELSE w.place END,
         changed_at = CASE WHEN w.changed THEN now() ELSE n.changed_at END
     FROM wanted w JOIN locked USING (id)
     WHERE n.id = w.id AND n.epoch = w.epoch AND n.head = w.base
@@ -161,7 +164,7 @@ WITH wanted AS (
 ), written AS (
     INSERT INTO frame (notebook_id, seq, at, kind, cell_id, run_id, by, command_id, body)
     SELECT f.id, m.base + f.i, now(), f.kind, f.cell_id, f.run_id, f.by, f.command_id, f.body::json
-    FROM unnest($12::text[], $13::int[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[])
+    FROM unnest($13::text[], $14::int[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[])
              AS f(id, i, kind, cell_id, run_id, by, command_id, body)
     JOIN moved m ON m.id = f.id
 ), used AS (
@@ -169,10 +172,10 @@ WITH wanted AS (
         consumed = true,
         body = CASE WHEN u.erase THEN NULL ELSE c.body END,
         digest = CASE WHEN u.erase THEN NULL ELSE c.digest END
-    FROM unnest($20::text[], $21::text[], $22::bool[]) AS u(id, command_id, erase) JOIN moved m ON m.id = u.id
+    FROM unnest($21::text[], $22::text[], $23::bool[]) AS u(id, command_id, erase) JOIN moved m ON m.id = u.id
     WHERE c.notebook_id = u.id AND c.id = u.command_id
 ), hint AS (
-    SELECT CASE WHEN count(*) > $23::int THEN '*' ELSE string_agg(id || ':' || head, ' ') END AS payload FROM moved
+    SELECT CASE WHEN count(*) > $24::int THEN '*' ELSE string_agg(id || ':' || head, ' ') END AS payload FROM moved
 )%s
 SELECT m.id, now() AS at, (SELECT pg_notify('nightbook_frames', payload) FROM hint WHERE payload IS NOT NULL)
 FROM moved m
@@ -183,13 +186,13 @@ STEP_WITH_ROWS = _STEP % ROWS
 
 def arguments(steps: Sequence[Step]) -> list[Any]:
     """The parameters of `STEP`, column by column; of `STEP_WITH_ROWS` when any step has rows."""
-    columns: list[list[Any]] = [[] for _ in range(22)]
+    columns: list[list[Any]] = [[] for _ in range(23)]
     rows = [(step.notebook_id, row.table, encode(row.fields)) for step in steps for row in step.rows]
     for step in steps:
         projection = step.projection
         row: tuple[Any, ...] = (step.notebook_id, step.epoch, step.base, len(step.drafts))
         if projection is None:
-            row += (None,) * 7
+            row += (None,) * 8
         else:
             row += (
                 projection.title,
@@ -199,8 +202,9 @@ def arguments(steps: Sequence[Step]) -> list[Any]:
                 projection.archived,
                 projection.awake,
                 projection.changed,
+                projection.place,
             )
-        for column, value in zip(columns[:11], row, strict=True):
+        for column, value in zip(columns[:12], row, strict=True):
             column.append(value)
         for number, draft in enumerate(step.drafts, 1):
             fields = (
@@ -213,12 +217,12 @@ def arguments(steps: Sequence[Step]) -> list[Any]:
                 draft.command_id,
                 draft.body,
             )
-            for column, value in zip(columns[11:19], fields, strict=True):
+            for column, value in zip(columns[12:20], fields, strict=True):
                 column.append(value)
         for command_id in step.consumed:
-            columns[19].append(step.notebook_id)
-            columns[20].append(command_id)
-            columns[21].append(command_id in step.erase)
+            columns[20].append(step.notebook_id)
+            columns[21].append(command_id)
+            columns[22].append(command_id in step.erase)
     return [*columns, HINT_NOTEBOOKS, *([list(column) for column in zip(*rows, strict=True)] if rows else ())]
 
 

@@ -40,7 +40,10 @@ async def test_a_cell_s_files_are_kept_at_its_end_and_fill_the_folder_of_another
         assert versions(notebook) == {"a": 1, "d/b": 1}
         [row] = await hand.sql("SELECT run_id, by FROM file WHERE path = 'a'")
         assert (row["run_id"], row["by"]) == (notebook.cells[first].run_id, "owner")
+        machine = hand.supervisor
     async with worker(database, tmp_path / "two") as hand:
+        assert machine is not None
+        await hand.sql("UPDATE worker SET until = now() - interval '1 h' WHERE id = $1", machine.worker_id)
         await hand.ask(notebook_id, "run_cell", cell_id=second)
         assert await hand.ended(notebook_id, second) == "done"
         notebook = await hand.notebook(notebook_id)

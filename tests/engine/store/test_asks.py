@@ -188,13 +188,13 @@ async def test_each_change_hints_at_the_engine_or_at_the_pages(pool: Any, databa
 @pytest.mark.asyncio
 async def test_a_verdict_that_no_engine_told_makes_the_notebook_wanted(pool: Any) -> None:
     await ask(pool, seconds=300)
-    assert await ownership.wanted(pool) == []
+    assert await ownership.wanted(pool, "w") == []
     await asks.decide(pool, "a", "approve", "once", None, "ada")
-    assert await ownership.wanted(pool) == ["n"]
+    assert await ownership.wanted(pool, "w") == ["n"]
     await pool.execute("UPDATE ask SET told = true")
-    assert await ownership.wanted(pool) == []
+    assert await ownership.wanted(pool, "w") == []
     await ask(pool, "b", seconds=-1)
-    assert await ownership.wanted(pool) == ["n"]
+    assert await ownership.wanted(pool, "w") == ["n"]
 
 
 @pytest.mark.asyncio

@@ -211,7 +211,7 @@ async def test_a_notebook_is_not_released_while_a_command_waits(pool: Any) -> No
     await asking.ask(pool, "a", "owner", "x", {"id": "x", "kind": "run_all"})
     assert not await ownership.release(pool, "a", claim.epoch, only_idle=True)
     assert await ownership.release(pool, "a", claim.epoch, only_idle=False)
-    assert await ownership.wanted(pool) == ["a"]
+    assert await ownership.wanted(pool, "w2") == ["a"]
 
 
 @pytest.mark.asyncio
