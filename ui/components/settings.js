@@ -12,6 +12,8 @@ export default {
     <template v-if="known">
       <section class="place"><h2>The model that replies</h2>
         <p>Now: <b data-testid="model-now">{{ now }}</b><span v-if="now === 'runbook'"> (carries out the code blocks of a request, step by step; it does not read plain words)</span></p>
+        <p v-if="nowhere" data-testid="model-nowhere">No place below is ready yet. Set the key of one in the environment of Nightbook and start it again, or start Ollama
+          on this machine and try it.</p>
         <form class="say" @submit.prevent="choose(wanted)"><input v-model="wanted" list="models" aria-label="Model" data-testid="model-name"
             placeholder="anthropic:…, openai:…, ollama:… or runbook" autocomplete="off" spellcheck="false">
           <datalist id="models"><option v-for="name in offered" :key="name" :value="name"></option></datalist>
@@ -46,6 +48,10 @@ export default {
     known: () => models.known,
     problem: () => (models.problem ? `The settings cannot be read: ${models.problem}.` : ""),
     tries: () => models.tried,
+    // No key anywhere, and no server that answers without one.
+    nowhere() {
+      return this.known.places.every((place) => !place.key && (!place.ready || this.tries[place.id]?.error));
+    },
     now() {
       return this.known.chosen ?? this.known.default;
     },

@@ -63,7 +63,7 @@ export default {
       <template #default="{ pick }"><div class="attach-bar">
         <nb-model :page="page"></nb-model><span class="grow"></span>
         <button type="button" class="ghost" data-testid="attach-file" title="Attach a file or a picture; or paste it, or drop it" @click="pick">Attach</button>
-        <button type="button" class="ghost" data-testid="attach-mention" title="Name a cell or a file (@)" aria-label="Name a cell or a file" @click="mention">@</button></div></template>
+        <button type="button" class="ghost" data-testid="attach-mention" title="Name a cell or a file (@)" aria-label="Name a cell or a file" @mousedown.prevent @click="mention">@</button></div></template>
     </nb-attach>
     <nb-turn v-if="cell.kind === 'agent' && (cell.story.items.length || active)" :cell="cell" :page="page" :clock="clock"></nb-turn>
     <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="(prints || room) && !cell.hide_output"
@@ -273,10 +273,10 @@ export default {
     },
     // Types the sign that opens the list.
     async mention() {
-      this.focus();
-      await this.$nextTick();
       const { editor } = this;
       const at = editor.caret ?? this.cell.source.local.length;
+      this.focus(at);
+      await this.$nextTick();
       editor.put(at, at, at > 0 && /\S/.test(this.cell.source.local[at - 1]) ? " @" : "@");
     },
     edit(event) {

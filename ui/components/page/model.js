@@ -12,7 +12,7 @@ export default {
 <span class="model">
   <button ref="button" type="button" class="ghost" data-testid="model-pick" :data-model="now" aria-haspopup="dialog" :title="title" @click="show">
     {{ label }} <span aria-hidden="true">▾</span></button>
-  <span v-if="none" class="small" data-testid="model-none">Only code blocks are carried out. <a href="/settings">Choose a model</a></span>
+  <span v-if="none" class="small" data-testid="model-none"><span>Only code blocks are carried out. </span><a href="/settings">Choose a model</a></span>
   <dialog v-if="open" ref="dialog" class="over palette models" aria-label="Which model replies in this notebook" data-testid="model-list" @close="closed"
     @click.self="$refs.dialog.close()">
     <input ref="field" v-model="asked" type="text" role="combobox" aria-expanded="true" aria-controls="nb-models" aria-label="Name of a model"
@@ -21,7 +21,7 @@ export default {
     <ul id="nb-models" ref="list" role="listbox" aria-label="Models">
       <li v-for="(one, index) in found" :id="'nb-model-' + index" :key="one.value" role="option" :aria-selected="index === at" :data-model="one.value"
         @mousemove="at = index" @click="take(one)"><span class="name">{{ one.name }}</span><span class="about">{{ one.about }}</span><span class="grow"></span>
-        <span v-if="one.value === chosen" class="about">✓ chosen here</span></li></ul>
+        <span v-if="one.value === chosen" class="about">✓ now</span></li></ul>
     <p v-if="!found.length" class="none">No model of that name. A choice is PLACE:MODEL, for example ollama:NAME.</p>
     <p v-for="trouble in troubles" :key="trouble" class="none">{{ trouble }}</p>
     <p class="under"><span role="status">{{ asking ? 'Asking ' + asking : 'Holds from the next run on.' }}</span><span class="grow"></span><a href="/settings">Settings</a></p>

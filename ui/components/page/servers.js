@@ -19,12 +19,12 @@ export default {
       <button type="button" class="ghost" @click="adding = false">Cancel</button></p></form>
   <ul><li v-for="server in servers" :key="server.name" :data-server="server.name" :data-state="server.state">
     <button type="button" class="fileline" :aria-expanded="open === server.name" @click="open = open === server.name ? null : server.name">
-      <span class="path">{{ server.name }}</span><span class="about">{{ words(server) }}</span></button>
+      <span class="path">{{ server.name }}</span><span class="about" :class="{ bad: !server.off && server.state === 'failed' }">{{ words(server) }}</span></button>
     <div v-if="open === server.name" class="opened">
       <p class="small"><code>{{ place(server) }}</code><template v-if="server.team">, of the team</template></p>
       <p v-if="told(server).reason" class="small bad" role="status">{{ told(server).reason }}</p>
       <ul v-if="tools(server).length" class="offers"><li v-for="tool in tools(server)" :key="tool.name"><code>{{ tool.name }}</code>
-        <span class="small"> {{ tool.about }}<template v-if="tool.reads"> (says that it only reads)</template></span></li></ul>
+        <span class="small">{{ tool.about }}<template v-if="tool.reads"> (says that it only reads)</template></span></li></ul>
       <p v-if="told(server).left_out" class="small">{{ told(server).left_out }} more tools are left out.</p>
       <p v-for="problem in told(server).problems ?? []" :key="problem" class="small bad">{{ problem }}</p>
       <p class="buttons"><button type="button" class="ghost" data-testid="server-look" :disabled="server.state === 'looking'" @click="page.lookAtServer(server.name)">

@@ -161,6 +161,9 @@ export default {
       dragover: (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault(),
     };
   },
+  mounted() {
+    if (this.text && this.$refs.text) this.grow();
+  },
   beforeUnmount() {
     this.list.close();
   },
