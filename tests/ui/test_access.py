@@ -111,6 +111,14 @@ def naming(site: Site) -> str:
     ]
     turn.tells("context", event="shown", model="anthropic:x", cells=[], characters=0, mentions=seen)
     turn.tells("usage", round=1, model="anthropic:x", input=1200, output=34)
+    tools = [{"name": "time__now", "about": "Tells the time", "reads": True}]
+    for event in (
+        {"event": "added", "server": "time", "command": ["mcp-server-time"]},
+        {"event": "listed", "server": "time", "tools": tools, "left_out": 3, "problems": ["bad: no schema"]},
+        {"event": "added", "server": "files", "url": "https://example.org/mcp"},
+        {"event": "failed", "server": "files", "reason": "it does not answer"},
+    ):
+        site.write((turn.notebook, "server", event))
     turn.tells("message", event="queued", message="m", text="And @cell:c1, @file:a.txt, @cell:gone", by="owner")
     turn.tells("done", rounds=1, calls=0, ms=900, tokens=1234, cost=0.0042)
     turn.ends()
@@ -159,6 +167,8 @@ def test_a_notebook_passes_in_every_state(look: Page, site: Site) -> None:
             expect(look.get_by_test_id("attachment")).to_have_count(3)
             expect(look.get_by_test_id("turn-done")).to_contain_text("1,234 tokens · $0.0042")
             look.get_by_test_id("turn-context").locator("summary").click()
+            look.locator("[data-server=time] button").first.click()
+            look.get_by_test_id("server-new").click()
             look.get_by_test_id("turn-say").fill("@")
             expect(look.get_by_test_id("mention-list")).to_be_visible()
         wrong += [f"{scene.__name__}: {line}" for line in violations(look)]

@@ -41,3 +41,25 @@ def test_a_server_is_added_looked_at_and_taken_out(page: Page, site: Site) -> No
     eventually(page, lambda: site.commands("remove_server"))
     site.write((notebook, "server", {"event": "removed", "server": "time"}))
     expect(section).to_contain_text("None.")
+
+
+def test_a_server_is_added_by_keys_on_a_narrow_page_and_a_bad_name_is_not_sent(page: Page, site: Site) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    notebook = site.notebook(("agent", "Go"), title="T")
+    opened(page, site, notebook)
+    section = page.get_by_test_id("servers")
+    section.get_by_test_id("server-new").press("Enter")
+    expect(section.get_by_test_id("server-name")).to_be_focused()
+    page.keyboard.type("Not A Name")
+    section.get_by_test_id("server-where").fill("https://tools.example.org/mcp")
+    page.keyboard.press("Enter")
+    expect(section.locator("input:invalid")).to_have_count(1)
+    section.get_by_test_id("server-name").fill("files")
+    page.keyboard.press("Enter")
+    [command] = eventually(page, lambda: site.commands("add_server"))
+    assert command["url"] == "https://tools.example.org/mcp"
+    site.write((notebook, "server", {"event": "added", "server": "files", "url": command["url"]}))
+    site.write((notebook, "server", {"event": "failed", "server": "files", "reason": "it refused the connection"}))
+    expect(section.locator("[data-server=files]")).to_contain_text("does not answer")
+    expect(section.locator("[data-server=files]")).to_contain_text("it refused the connection")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
