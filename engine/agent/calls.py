@@ -103,7 +103,8 @@ class ModelFailed(Exception):
     """No reply was had. The message names what failed and the way out.
 
     `again`: asking once more may help; `after`: the other side wants so many seconds of quiet before it. `settings`:
-    the way out leads over the page of settings. `usage`: what the failed attempt has used up all the same.
+    the way out leads over the page of settings. `usage`: what the failed attempt has used up all the same. `long`: the
+    conversation is longer than the model can read.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class ModelFailed(Exception):
         after: float | None = None,
         settings: bool = False,
         usage: Usage | None = None,
+        long: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -121,6 +123,7 @@ class ModelFailed(Exception):
         self.after = after
         self.settings = settings
         self.usage = usage
+        self.long = long
 
 
 class Room(Protocol):
@@ -274,6 +277,7 @@ class Conversation:
     messages: Sequence[str] = ()  # what people said before the first exchange
     start_step: int | None = None  # a person said to go on at this step, and nothing was replied since
     summary: str | None = None  # what became of exchanges that are not shown any more
+    said: Sequence[str] = ()  # what people said in those
     attached: str = ""  # what the request names, foreign content in it marked as data
     pictures: Sequence[Picture] = ()  # with the request
     blobs: Mapping[str, bytes] = field(default_factory=dict)  # of pictures, by sha256; what is missing is only named

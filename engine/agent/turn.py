@@ -36,7 +36,7 @@ from engine.agent.calls import (
     ToolSpec,
     Usage,
 )
-from engine.agent.compacting import KEPT, SHARE, summary, tokens_of
+from engine.agent.compacting import compacted, shortened
 from engine.agent.context import Shown, shown
 from engine.agent.making import Calls, Host, TurnConfig
 from engine.agent.mentions import Attached
@@ -268,6 +268,12 @@ class Turn:
         told = list(named.told)
         return [draft("context", event="attached", round=round_, model=model, mentions=told, **self._at)]
 
+    def _told_of_summary(self, number: int, summed: Mapping[str, Any]) -> Draft:
+        """What stands for older rounds from now on, in a frame."""
+        said = [f"Said to the agent: {text}" for text in summed["said"]]
+        text = "\n\n".join([summed["text"], *said])
+        return draft("context", event="compacted", round=number, upto=summed["upto"], text=text, **self._at)
+
     def _tell_last(self, said: Mapping[str, Any]) -> None:
         """`said` was said after the last exchange: messages, and the pictures and files that came with them."""
         messages, pictures = said.get("messages", ()), said.get("pictures", ())
@@ -333,11 +339,12 @@ class Turn:
             await self._retrying(number, attempt, "the server stopped while the model replied")
         else:
             await self._begin_round(number)
-        if self._pending is not None:
-            self._tell_last(self._pending)
-            self._summary = self._pending.get("summary") or self._summary
-            self._pending = None
+        began = self._pending or {}
+        self._tell_last(began)
+        self._summary = began.get("summary") or self._summary
+        self._pending = None
         failures = 0
+        full = False  # it was too long once in this round
         while True:
             try:
                 reply = await self._reply(number)
@@ -349,6 +356,10 @@ class Turn:
                 reason = failed.reason[:1000]
                 log.warning("notebook %s: turn %s: model: %s", self._notebook.id, self._run.id, reason)
                 await self._count(number, attempt, failed.usage)
+                if failed.long and not full and (summed := shortened(self._summary, self._exchanges)):
+                    full, attempt = True, attempt + 1
+                    await self._shorten(number, attempt, reason, began, summed)
+                    continue
                 pause = max(_pause(failures), failed.after or 0.0)
                 if not failed.again or failures >= TRIES:
                     times = f" (asked {failures} times)" if failures > 1 else ""
@@ -406,23 +417,12 @@ class Turn:
             self._tokens += usage.tokens
             await self._host.step(lambda _: ([made], [row]))
 
-    def _compacted(self) -> dict[str, Any]:
-        """The summary that is to stand for older rounds from now on; empty as long as all of them fit."""
-        said = sum(len(self._begin.get(part) or "") for part in ("request", "context", "attached"))
-        upto = int(self._summary.get("upto", 0))
-        newest = self._exchanges[upto:]
-        limit = SHARE * self._config.models.config.context_tokens
-        if len(newest) <= KEPT or tokens_of(newest, said) < limit:
-            return {}
-        return {
-            "upto": len(self._exchanges) - KEPT,
-            "text": summary(self._summary.get("text"), self._exchanges[upto : len(self._exchanges) - KEPT]),
-        }
-
     async def _begin_round(self, number: int) -> None:
         """The yield point: takes what was said meanwhile, in the step that begins the round."""
         kernel_before = self._kernel
-        compacted = self._compacted()
+        opening = sum(len(self._begin.get(part) or "") for part in ("request", "context", "attached"))
+        window = self._config.models.config.context_tokens
+        summed = compacted(self._summary, self._exchanges, opening, window)
         model = self._begin.get("model", RUNBOOK)
         cell_before = self._notebook.cells.get(self._run.cell_id)
         waiting = [] if cell_before is None else cell_before.story.messages
@@ -461,9 +461,9 @@ class Turn:
                 "pictures": [asdict(picture) for one in came for picture in one.pictures],
                 "read": [source for one in came for source in one.sources],
             }  # fmt: skip
-            if compacted:
-                self._pending["summary"] = compacted
-                drafts.append(draft("context", event="compacted", round=number, **compacted, **self._at))
+            if summed:
+                self._pending["summary"] = summed
+                drafts.append(self._told_of_summary(number, summed))
             return drafts, [Row("reply", {"run_id": self._run.id, "round": -number, "body": self._pending})]
 
         await self._host.step(begin)
@@ -473,6 +473,17 @@ class Turn:
         seconds = None if pause is None else round(pause, 1)
         made = draft("run", event="retrying", round=number, attempt=attempt, reason=reason, seconds=seconds, **self._at)
         await self._host.step(lambda _: ([made], ()))
+
+    async def _shorten(
+        self, number: int, attempt: int, reason: str, began: Mapping[str, Any], summed: dict[str, Any]
+    ) -> None:
+        """The round is asked again with a summary for older ones, as the model could not read them all."""
+        self._said.clear()
+        self._summary = summed
+        again = draft("run", event="retrying", round=number, attempt=attempt, reason=reason, **self._at)
+        told = [self._told_of_summary(number, summed), again]
+        row = Row("reply", {"run_id": self._run.id, "round": -number, "body": {**began, "summary": summed}})
+        await self._host.step(lambda _: (told, [row]))
 
     async def _reply(self, number: int) -> Reply:
         """Asks the model. What it says is committed as it comes, pieces that come close together in one frame."""
@@ -487,6 +498,7 @@ class Turn:
             tuple(begin.get("messages", ())),
             start_step=self._run.step if not self._own else None,
             summary=self._summary.get("text"),
+            said=self._summary.get("said", ()),
             attached=begin.get("attached", ""),
             pictures=pictures,
             blobs=await self._bytes_of(pictures, exchanges),

@@ -62,7 +62,7 @@ class Row:
     | `ask_changed` | id, and any of told, used, parked, due_seconds | what became of it, but for the verdict |
     | `effect` | run_id, call_id, tool, digest, class | reserved; with `result`: settled at once, nothing was done |
     | `effect_settled` | run_id, call_id, result | settled, once |
-    | `reply` | run_id, round, body | a finished reply; round 0: how the run began; -n: what was said before round n |
+    | `reply` | run_id, round, body | a finished reply; 0: how the run began; -n: how round n began, the newest counts |
     | `usage` | run_id, round, attempt, model, input, output, cached, written, cost | what an attempt at a reply used |
     | `timer` | id, due_seconds; null: no timer | the engine is wanted in so many seconds |
     | `file` | path, version, sha256, bytes, mime, by, run_id, call_id | one version of a file |
@@ -119,7 +119,8 @@ ROWS = """, rows AS (
 ), replied AS (
     INSERT INTO reply (notebook_id, run_id, round, body)
     SELECT notebook_id, b->>'run_id', (b->>'round')::int, (b->'body')::json
-    FROM rows WHERE t = 'reply' ON CONFLICT DO NOTHING
+    FROM rows WHERE t = 'reply'
+    ON CONFLICT (notebook_id, run_id, round) DO UPDATE SET body = EXCLUDED.body WHERE EXCLUDED.round < 0
 ), spent AS (
     INSERT INTO usage (notebook_id, run_id, round, attempt, model, input, output, cached, written, cost)
     SELECT notebook_id, b->>'run_id', (b->>'round')::int, (b->>'attempt')::int, b->>'model', (b->>'input')::bigint,

@@ -13,6 +13,7 @@ from engine.agent.calls import Call, Conversation, Picture, Reply, Search, Thoug
 from engine.agent.models import telling
 from engine.agent.models.places import ModelsConfig, Place
 from engine.agent.models.speaking import SpokenModel
+from engine.agent.models.trouble import too_long
 
 PROTOCOL = "anthropic"
 SEARCHES = 5  # of one reply
@@ -209,7 +210,10 @@ class Reading:
         return []
 
     def reply(self, name: str, usage: Usage | None, limit: int) -> Reply:
-        """What the events made. A call that was cut off by the limit is told to the model as malformed."""
+        """What the events made. A call that was cut off by the limit is told to the model as malformed. Raises
+        `ModelFailed` when the window of the model was full."""
+        if self._stop == "model_context_window_exceeded":
+            raise too_long(name, usage)
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         for index in list(self._written):  # a block without its stop: the limit came in the midst of it
             self._end(index)
@@ -238,8 +242,6 @@ class Reading:
                 + (f": {more}" if more else "")
                 + ". Say it differently, or choose another model"
             )
-        elif self._stop == "model_context_window_exceeded":
-            error = "the conversation reached the end of the model's window: lower NIGHTBOOK_CONTEXT_TOKENS"
         unfinished = self._stop in ("max_tokens", "pause_turn") and not calls
         return Reply(calls, state, usage, unfinished, error=error)
 

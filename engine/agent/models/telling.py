@@ -43,6 +43,8 @@ def opening(conversation: Conversation) -> str:
             "What you did so far, put together by Nightbook because the conversation became long:\n\n"
             f"{data('earlier rounds', conversation.summary)}"
         )
+    if conversation.said:
+        parts.append("\n\n".join(["Said to you in those rounds, in this order:", *conversation.said]))
     return "\n\n".join([*parts, *conversation.messages])
 
 

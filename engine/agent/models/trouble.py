@@ -149,12 +149,10 @@ def by_status(
                 settings=True,
             )
         case 413:
-            return ModelFailed(f"the request is too large for {place.title}: {said}. Show it less, or begin a new cell")
+            reason = f"the request is too large for {place.title}: {said}. Show it less, or begin a new cell"
+            return ModelFailed(reason, long=True)
     if any(word in about for word in WINDOW):
-        return ModelFailed(
-            f"the conversation does not fit the window of {model}: {said}. Lower NIGHTBOOK_CONTEXT_TOKENS, or begin "
-            "a new cell"
-        )
+        return too_long(f"{model}: {said}", usage)
     wait = _after(headers)
     if status == 429 or "rate_limit" in kind:
         return ModelFailed(f"{place.title} asks to slow down: {said}", again=True, after=wait, usage=usage)
@@ -166,6 +164,15 @@ def by_status(
         again = any(word in kind for word in AGAIN) or not kind.strip()
         return ModelFailed(f"{place.title} broke off its reply: {said}", again=again, usage=usage)
     return ModelFailed(f"{place.title} refuses the request with status {status}: {said}", usage=usage)
+
+
+def too_long(of: str, usage: Usage | None = None) -> ModelFailed:
+    """The conversation does not fit the window `of` a model."""
+    return ModelFailed(
+        f"the conversation does not fit the window of {of}. Lower NIGHTBOOK_CONTEXT_TOKENS, or begin a new cell",
+        usage=usage,
+        long=True,
+    )
 
 
 def _after(headers: Mapping[str, str]) -> float | None:

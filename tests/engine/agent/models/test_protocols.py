@@ -244,7 +244,6 @@ async def test_arguments_that_are_no_json_are_told_and_go_back_harmlessly(protoc
         ("anthropic", "max_tokens", True, None),
         ("anthropic", "pause_turn", True, None),
         ("anthropic", "refusal", False, "refused"),
-        ("anthropic", "model_context_window_exceeded", False, "window"),
         ("openai", "stop", False, None),
         ("openai", "length", True, None),
         ("openai", "content_filter", False, "filter"),
