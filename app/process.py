@@ -51,6 +51,7 @@ def run(settings: Settings, *, web: bool, worker: bool) -> int:
     # Its lines name the address of each socket, and with it the page's client id, which opens it to anybody.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)  # that the database is away, who asks it says in a line
     sys.setswitchinterval(SWITCH_SECONDS)
     allow_open_files()
     listener = _listen(settings) if web else None

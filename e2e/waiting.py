@@ -9,8 +9,10 @@ Value = TypeVar("Value")
 _LOOK_SECONDS = 0.02
 
 
-def until(condition: Callable[[], Value], what: str, seconds: float = 20.0) -> Value:
+def until(condition: Callable[[], Value], what: str, seconds: float = 20.0, every: float = _LOOK_SECONDS) -> Value:
     """Waits until `condition` gives a true value, and returns that. `what` names it when `seconds` were not enough.
+
+    `every`: seconds between two looks; more where a look costs more.
 
     An entry that is not there yet (a LookupError) is as false as None.
     """
@@ -25,7 +27,7 @@ def until(condition: Callable[[], Value], what: str, seconds: float = 20.0) -> V
             seen = error
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}; last seen: {seen!r}")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(every)
 
 
 def pass_time(seconds: float, why: str) -> None:

@@ -33,7 +33,9 @@ from engine.store.steps import UNREACHABLE
 from engine.store.visits import Left
 from engine.whereabouts import Whereabouts
 
-__all__ = ["AskRow", "Feed", "FeedConfig", "Left", "NotebookRow", "Reset", "Subscription", "UnknownNotebook"]
+__all__ = [
+    "UNREACHABLE", "AskRow", "Feed", "FeedConfig", "Left", "NotebookRow", "Reset", "Subscription", "UnknownNotebook",
+]  # fmt: skip
 
 log = logging.getLogger(__name__)
 

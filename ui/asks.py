@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ui import trouble
 from ui.viewer import BEAT, RETRY
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class AsksWatcher:
                         closed = [await self._closed(ask_id) for ask_id in gone]
                         self._send("asked", [self._view(row) for row in rows], closed)
                         shown = now
-            except Exception:
-                log.exception("the asks cannot be read, trying again")
+            except Exception as error:
+                trouble.tell(log, "the asks cannot be read, trying again", error)
                 self._beat("store-away")
                 shown = None
                 await asyncio.sleep(RETRY)

@@ -26,7 +26,7 @@ from engine.feed import Feed, Reset, Subscription, UnknownNotebook
 from engine.frames import Frame
 from engine.notebook import Notebook, apply
 from engine.store.carets import Caret
-from ui import ops
+from ui import ops, trouble
 
 WINDOW = 256 * 1024  # bytes a page may have unacknowledged
 PIECE = 64 * 1024  # bytes of one message of a snapshot or a backlog
@@ -159,8 +159,8 @@ class Viewer:
             if left is not None and left.seconds >= AWAY:
                 told = await self._feed.absence(self._id, self._member, left.seq)
                 self._send("back", {"seq": left.seq, "seconds": int(left.seconds), **asdict(told)})
-        except Exception:
-            log.exception("what happened in notebook %s while %s was away cannot be read", self._id, self._member)
+        except Exception as error:
+            trouble.tell(log, f"what happened in notebook {self._id} while {self._member} was away is not read", error)
         self._apply_look()
 
     def place(self, cell_id: str | None, at: int | None) -> None:
@@ -203,8 +203,8 @@ class Viewer:
             except UnknownNotebook:
                 self._send("vanished")
                 return
-            except Exception:
-                log.exception("attaching to notebook %s failed, trying again", self._id)
+            except Exception as error:
+                trouble.tell(log, f"attaching to notebook {self._id} failed, trying again", error)
                 self._beat(None)
                 await asyncio.sleep(RETRY)
                 continue
@@ -216,8 +216,8 @@ class Viewer:
                 self._apply_look()
             try:
                 await follower.follow()
-            except Exception:
-                log.exception("the feed of notebook %s failed, attaching again", self._id)
+            except Exception as error:
+                trouble.tell(log, f"the feed of notebook {self._id} failed, attaching again", error)
             finally:
                 subscription.close()
                 if self._subscription is subscription:

@@ -6,15 +6,21 @@ readers are mostly sent the same, so that is put together once.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from engine.feed import Reset, Subscription
 from engine.frames import Frame
 from engine.snapshot import view
+from engine.store.steps import UNREACHABLE
+
+log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 4.0
+AGAIN_SECONDS = 1.0  # before a database that is away is asked again
 STREAM_BYTES = 256 * 1024  # frames joined in one write; a reader that stalls holds that much and no more
 KEPT_JOINED = 64  # notebooks whose last write is kept for the next reader
 
@@ -43,11 +49,15 @@ class Streams:
                     data = json.dumps(view(notebook), ensure_ascii=False)
                     yield f"event: reset\nid: {notebook.seq}\ndata: {data}\n\n".encode()
                     continue
+                except UNREACHABLE as error:  # the answer has begun: it can only go on, once there is more to tell
+                    log.warning("database away: %s", error)
+                    yield _beat(subscription.seq, "away")
+                    await asyncio.sleep(AGAIN_SECONDS)
+                    continue
                 if found:
                     yield self._join(subscription.notebook_id, found)
                 if not found or subscription.engine == "leaving":
-                    beat = f'{{"seq": {subscription.seq}, "engine": "{subscription.engine}"}}'
-                    yield f"event: heartbeat\ndata: {beat}\n\n".encode()
+                    yield _beat(subscription.seq, subscription.engine)
                 if subscription.engine == "leaving":
                     return  # a whole end, after which readers come again by themselves
         finally:
@@ -65,3 +75,7 @@ class Streams:
         if len(self._joined) > KEPT_JOINED:
             del self._joined[next(iter(self._joined))]
         return data
+
+
+def _beat(seq: int, engine: str) -> bytes:
+    return f'event: heartbeat\ndata: {{"seq": {seq}, "engine": "{engine}"}}\n\n'.encode()

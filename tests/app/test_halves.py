@@ -214,7 +214,8 @@ def test_no_secret_of_the_server_is_in_its_log_or_its_command_lines(processes: P
 def test_the_web_half_answers_at_once_while_the_database_is_silent_or_away(
     processes: Processes, api_of: Connect, own_database: Callable[..., str]
 ) -> None:
-    """A request is told that it may come again, and when; it neither hangs nor fails inside."""
+    """A request is told that it may come again, and when; it neither hangs nor fails inside. A stream of what is known
+    here begins, says so, and goes on. A page opens, and its link waits."""
     parts = urlsplit(own_database())
     folder = parse_qs(parts.query)["host"][0]
     with Proxy(folder, int(parse_qs(parts.query).get("port", ["5432"])[0])) as proxy:
@@ -224,13 +225,22 @@ def test_the_web_half_answers_at_once_while_the_database_is_silent_or_away(
         api = api_of(web)
         notebook = api.notebook(("python", "1"))
         for trouble in (proxy.refuse, proxy.freeze):
+            notebook.view()
             trouble()
             answer = api.client.get("/api/v1/notebooks", timeout=60)
             assert answer.status_code == 503
             assert answer.headers["content-type"] == "application/problem+json"
             assert int(answer.headers["retry-after"]) > 0
-            proxy.restore()
+            assert api.client.get(notebook.path, timeout=60).status_code == 200
+            with api.client.stream("GET", f"/api/v1/notebooks/{notebook.id}/frames?after=0", timeout=60) as stream:
+                lines = stream.iter_lines()
+                assert next(line for line in lines if line.startswith("data: ")) == 'data: {"seq": 0, "engine": "away"}'
+                proxy.restore()
+                assert next(line for line in lines if line.startswith("id: ")) == "id: 1"
             until(
                 lambda: api.client.get("/api/v1/notebooks", timeout=60).status_code == 200, "it goes on by itself", 60
             )
         assert notebook.view()["cells"][0]["source"] == "1"
+        said = web.told()
+        assert "Traceback" not in said
+        assert "WARNING app.api.stream: database away: " in said

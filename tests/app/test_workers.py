@@ -128,14 +128,14 @@ def begun(town: Town, *more: tuple[str, str]) -> Notebook:
     """A notebook whose first cell prints."""
     notebook = town.api.notebook(("python", PRINTS), *more)
     notebook.run(notebook.cells[0])
-    until(lambda: "line 3\n" in notebook.text(notebook.cells[0]), "it prints", SLOW)
+    until(lambda: "line 3\n" in notebook.text(notebook.cells[0]), "it prints", SLOW, every=0.2)
     return notebook
 
 
 def goes_on(notebook: Notebook) -> None:
     """It prints, and that is stored."""
     head = notebook.head()
-    until(lambda: notebook.head() > head + 5, "it goes on", SLOW)
+    until(lambda: notebook.head() > head + 5, "it goes on", SLOW, every=0.1)
 
 
 def assert_whole(town: Town, notebook: Notebook) -> None:
@@ -162,7 +162,7 @@ def asks(town: Town) -> list[Any]:
 
 def approve(town: Town) -> None:
     """Says yes to the one ask that waits, or comes."""
-    [ask] = until(lambda: asks(town), "somebody asks", SLOW)
+    [ask] = until(lambda: asks(town), "somebody asks", SLOW, every=0.2)
     assert town.api.client.post(f"/api/v1/asks/{ask['id']}", json={"verdict": "approve"}).status_code == 200
     until(lambda: not asks(town) or asks(town)[0]["id"] != ask["id"], "it counts", SLOW)
 
@@ -191,7 +191,7 @@ def test_on_one_machine_who_dies_or_freezes_is_followed(town: Town) -> None:
     if not SOAK:
         town.silent_for(1)
     third = town.start()
-    until(lambda: town.owner(busy) != owner, "another takes it", SLOW)
+    until(lambda: town.owner(busy) != owner, "another takes it", SLOW, every=0.3)
     idle.ask("edit_cell", cell_id=idle.cells[0], source="print('second')", base=0)
     idle.run(idle.cells[0])
     until(lambda: "second" in idle.text(idle.cells[0]), "another serves the idle one", SLOW)
@@ -219,7 +219,7 @@ def test_on_another_machine_what_cannot_come_back_is_lost_by_name_and_never_star
     elsewhere = town.start(machine="b")
     elsewhere.wait_ready()
     [worker] = town.sql("SELECT id FROM worker WHERE until > now()")
-    until(lambda: town.owner(turn) == worker["id"], "the turn is taken up elsewhere", SLOW)
+    until(lambda: town.owner(turn) == worker["id"], "the turn is taken up elsewhere", SLOW, every=0.3)
     assert town.owner(running) != worker["id"]
     again = town.start()
     goes_on(running)

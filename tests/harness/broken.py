@@ -1,14 +1,15 @@
 """Promises broken on purpose, each in a copy of the program: the harness must find every one.
 
-| invariant | what is broken | where |
-| --- | --- | --- |
-| 1 stored before seen | a commit is answered before it is on disk, and the database is killed | PostgreSQL's settings |
-| 2 one writer | a step asks neither for the epoch nor for the head it builds on | the statement of a step |
-| 3 exactly once | the hot buffer hands out the frame that a viewer has already | the feed |
-| 6 an effect happens once | the shim starts a run that it knows, when an engine asks again | the shim |
-| 8 one ending | the end that a sandbox tells is written twice | records to frames |
+| invariant | what is broken | where | found by | which death it takes |
+| --- | --- | --- | --- | --- |
+| 1 stored before seen | a commit is answered before it is on disk | PostgreSQL's settings | 1, 3 | the database, just behind a frame |
+| 2 one writer | a step asks neither for the epoch nor for its head | the statement of a step | 2, 3, 6, 8 | a worker that freezes and wakes |
+| 3 exactly once | a viewer is handed the frame that it has already | the feed | 3 | none |
+| 6 an effect happens once | a run that is known starts when asked for again | the shim | 6, 8 | a worker under its runs |
+| 8 one ending | the end that a sandbox tells is written twice | records to frames | 8 | none |
 
-`python -m tests.harness.broken` breaks each, and says what found it.
+Each of these deaths is in every campaign, so five seeds find each. `python -m tests.harness.broken` breaks each, and says
+what found it.
 """
 
 # ruff: noqa: E501 - a text is compared as it stands
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ATTEMPTS = 8  # a break shows only where a death meets it
+ATTEMPTS = 3  # a break shows only where a death meets it; so far the first attempt sufficed
 
 
 @dataclass(frozen=True)

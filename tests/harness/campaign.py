@@ -16,6 +16,7 @@ from tests.harness.viewers import Viewer
 
 END_SECONDS = 240.0
 MOMENTS = ("time", "output", "run", "tool", "ask", "verdict", "input", "thought", "session")
+SEEN = MOMENTS[1:]  # what is lost with a database was seen just before
 POLICY_ALL = "all"
 
 
@@ -101,16 +102,18 @@ class Campaign:
     # Trouble
 
     def _make_trouble(self) -> None:
-        kinds = ["worker", "worker", "web", "database", "all"] if self._house.apart else ["web", "web", "database"]
-        if self._house.apart and not self._calm:
-            kinds.append("freeze")
+        kinds = ["worker", "web", "database"] if self._house.apart else ["web", "database"]
         chance = self._chance
-        wanted = [kinds[0], *chance.choices(kinds, k=self._kills)][1:]
-        if self._calm:  # each once, in any order
-            wanted = chance.sample(["worker", "web", "database"], 3)[: self._kills]
-        for trouble in wanted:
+        wanted = chance.sample(kinds, len(kinds))
+        if not self._calm:  # each once besides what chance gives: what is broken shows where just that death meets it
+            if self._house.apart:
+                wanted.append("freeze")
+                kinds += ["worker", "all", "freeze"]
+            wanted += chance.choices(kinds, k=self._kills - len(wanted))
+            chance.shuffle(wanted)
+        for trouble in wanted[: self._kills]:
             stage = chance.choice(self._stages)
-            moment = chance.choice(MOMENTS)
+            moment = chance.choice(MOMENTS if trouble != "database" else SEEN)
             if moment == "time":
                 time.sleep(chance.uniform(0.0, 1.0))
             else:

@@ -39,6 +39,7 @@ class House:
         self.database = embedded.start(data)
         self.web = Server(data, "web" if apart else "serve", **SETTINGS)
         self.workers = [Server(data, "worker", **SETTINGS)] if apart else []
+        self._connection: asyncpg.Connection[Any] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="harness sql", daemon=True)
         self._thread.start()
@@ -113,11 +114,13 @@ class House:
         """Rows, though the database may just be away."""
 
         async def ask() -> list[dict[str, Any]]:
-            connection = await asyncpg.connect(self.database.dsn, timeout=5)
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await asyncpg.connect(self.database.dsn, timeout=5)
             try:
-                return [dict(row) for row in await connection.fetch(statement, *values)]
-            finally:
-                await connection.close()
+                return [dict(row) for row in await self._connection.fetch(statement, *values, timeout=20)]
+            except BaseException:
+                self._connection.terminate()
+                raise
 
         return self._patiently(ask)
 
@@ -140,7 +143,7 @@ class House:
         deadline = time.monotonic() + 120
         while True:
             try:
-                return asyncio.run_coroutine_threadsafe(work(), self._loop).result(20)
+                return asyncio.run_coroutine_threadsafe(work(), self._loop).result(40)
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 if time.monotonic() > deadline:
                     raise
@@ -154,6 +157,8 @@ class House:
             if server.running:
                 server.terminate()
         self.web.stop_all()
+        if self._connection is not None:
+            self._loop.call_soon_threadsafe(self._connection.terminate)
         self.database.release()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)

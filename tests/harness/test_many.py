@@ -50,7 +50,7 @@ def fly(house: House) -> None:
         [row] = house.sql("SELECT count(DISTINCT notebook_id) AS n FROM frame WHERE kind = 'output'")
         return int(row["n"])
 
-    until(lambda: speaking() == RUNS, "all print", 300)
+    until(lambda: speaking() == RUNS, "all print", 300, every=0.1)
     house.web.kill()
     [row] = house.sql("SELECT sum(head)::bigint AS heads, count(*) FILTER (WHERE state = 'running') AS n FROM notebook")
     flying = row["n"]
@@ -65,7 +65,7 @@ def fly(house: House) -> None:
             "SELECT run_id FROM frame WHERE kind = 'run' GROUP BY run_id HAVING bool_and(body->>'event' <> 'ended')"
         )
 
-    until(lambda: not open_runs(), "all end", 300)
+    until(lambda: not open_runs(), "all end", 300, every=0.2)
     for notebook_id in ids:
         frames = house.journal(notebook_id)
         assert [frame["seq"] for frame in frames] == list(range(1, len(frames) + 1))

@@ -12,6 +12,7 @@ from nicegui import ui
 from nicegui.client import Client
 
 from engine.feed import Feed, NotebookRow
+from ui import trouble
 from ui.asks import AsksWatcher
 from ui.components.home import HomeView
 from ui.pages.sockets import only_newest
@@ -77,8 +78,8 @@ class HomeWatcher:
                     self._send("beat", stream, "store-away" if self._feed.state == "offline" else "here")
                     continue
                 rows = await self._rows(archived)
-            except Exception:
-                log.exception("the list of notebooks cannot be read, trying again")
+            except Exception as error:
+                trouble.tell(log, "the list of notebooks cannot be read, trying again", error)
                 self._send("beat", stream, "store-away")
                 await asyncio.sleep(RETRY)
                 continue

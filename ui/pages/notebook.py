@@ -11,7 +11,7 @@ from nicegui.client import Client
 from nicegui.events import GenericEventArguments
 
 from engine.feed import Feed, UnknownNotebook
-from ui import theme
+from ui import theme, trouble
 from ui.asks import AsksWatcher
 from ui.components.notebook import NotebookView
 from ui.pages.sockets import only_newest
@@ -53,8 +53,8 @@ async def _known(feed: Feed, notebook_id: str, member: str) -> bool:
         (await feed.attach(notebook_id, after=None, member=member, operator=False)).close()
     except UnknownNotebook:
         return False
-    except Exception:
-        log.exception("the feed does not answer; the page will ask again")
+    except Exception as error:
+        trouble.tell(log, "the feed does not answer, the page will ask again", error)
     return True
 
 
