@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from engine.agent.models.choosing import Chosen
+from tests.certificate import unvouched
 from tests.engine.agent.models import spoken
 from tests.engine.agent.models.spoken import Answer, Asked, provider
-from tests.engine.agent.models.test_protocols import HELLO, MODELS, PROTOCOLS, config, error_body
+from tests.engine.agent.models.test_protocols import HELLO, KEY, MODELS, PROTOCOLS, config, error_body
 from tests.engine.engine_run import Hand, worker
 
 
@@ -64,21 +65,52 @@ async def test_a_turn_is_told_what_it_saw_tries_again_and_is_counted(database: s
 
 
 @pytest.mark.trio
-async def test_errors_end_a_turn_and_lead_to_the_settings(database: str, tmp_path: Path) -> None:
-    def refuse(asked: Asked) -> Answer:
-        return spoken.refusal(401, error_body("openai", "invalid_api_key", "Incorrect API key"))
-
-    with provider(refuse) as server:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_what_stands_in_the_way_is_named_and_leads_to_the_settings(
+    protocol: str, database: str, tmp_path: Path
+) -> None:
+    """And is not asked for again and again, as that would not help."""
+    refusals = {
+        "refuses the key of": spoken.refusal(401, error_body(protocol, "authentication_error", f"{KEY} is wrong")),
+        "knows no model": spoken.refusal(404, error_body(protocol, "not_found_error", "no such model")),
+        "no quota left": spoken.refusal(429, error_body(protocol, "insufficient_quota", "billing")),
+        "a web page instead of": spoken.refusal(200, "<!DOCTYPE html><html>Sign in to the network</html>"),
+    }
+    with (
+        provider(list(refusals.values())) as server,
+        provider([Answer(HELLO[protocol])], unvouched(tmp_path)) as unknown,
+    ):
         async with worker(database, tmp_path, models=Chosen(config(server.url))) as hand:
-            notebook, cell = await turn(hand, "openai:gpt-test", ("agent", "Go."))
-            [error] = items(notebook, cell, "error")
-            assert "refuses the key of OPENAI_API_KEY" in error["reason"]
-            assert error["settings"] is True
-            assert len(server.asked) == 1
-            notebook, cell = await turn(hand, "nowhere:x", ("agent", "Go."))
-            [error] = items(notebook, cell, "error")
-            assert "there is no model" in error["reason"]
-            assert error["settings"] is True
+            for number, words in enumerate(refusals, 1):
+                notebook, cell = await turn(hand, MODELS[protocol], ("agent", "Go."))
+                assert words in leads_to_settings(notebook, cell)
+                assert len(server.asked) == number
+                assert KEY not in "".join(frame.text for frame in await hand.frames(notebook.id))
+        async with worker(database, tmp_path, models=Chosen(config(unknown.url))) as hand:
+            notebook, cell = await turn(hand, MODELS[protocol], ("agent", "Go."))
+            told = leads_to_settings(notebook, cell)
+            assert "is not trusted" in told
+            assert f"{protocol.upper()}_URL" in told
+            assert unknown.asked == []
+
+
+@pytest.mark.trio
+async def test_without_a_model_the_cell_says_so_and_leads_to_the_settings(database: str, tmp_path: Path) -> None:
+    async with worker(database, tmp_path) as hand:
+        for model, words in (
+            ("runbook", "No model that reads plain words is chosen"),
+            ("nowhere:x", "there is no model"),
+            ("anthropic:some-model", "set ANTHROPIC_API_KEY"),
+        ):
+            notebook, cell = await turn(hand, model, ("agent", "Count the moths."))
+            assert words in leads_to_settings(notebook, cell)
+
+
+def leads_to_settings(notebook: Any, cell: str) -> str:
+    """Why the turn came to nothing; the page adds a link to where that is changed."""
+    [error] = items(notebook, cell, "error")
+    assert error["settings"] is True
+    return str(error["reason"])
 
 
 @pytest.mark.trio

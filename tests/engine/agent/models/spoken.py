@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ Script = Callable[[Asked], Answer]
 class Provider:
     """The server; `asked` has every request, in order."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self.script = script
         self.asked: list[Asked] = []
         outer = self
@@ -64,8 +65,15 @@ class Provider:
             daemon_threads = True
             block_on_close = False
 
+            def get_request(self) -> Any:
+                connection, address = super().get_request()
+                if tls is not None:
+                    connection = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+                return connection, address
+
         self._server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        place = "http://127.0.0.1" if tls is None else "https://localhost"
+        self.url = f"{place}:{self._server.server_address[1]}"
 
     def _serve(self, rfile: Any, wfile: Any) -> bool:
         if rfile.peek(1)[:1] == b"\x16":  # somebody wants TLS, and is answered as a plain server answers
@@ -97,7 +105,7 @@ class Provider:
 
 
 @contextmanager
-def provider(script: Script | Iterable[Answer]) -> Iterator[Provider]:
+def provider(script: Script | Iterable[Answer], tls: ssl.SSLContext | None = None) -> Iterator[Provider]:
     """A server that answers by a function of the request, or with each of some answers in turn (the last again)."""
     if not callable(script):
         answers = list(script)
@@ -105,7 +113,7 @@ def provider(script: Script | Iterable[Answer]) -> Iterator[Provider]:
         def script(asked: Asked) -> Answer:
             return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    made = Provider(script)
+    made = Provider(script, tls)
     thread = threading.Thread(target=made._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -5,25 +5,20 @@ from __future__ import annotations
 import gzip
 import ipaddress
 import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from engine.agent.calls import ToolFailed
 from engine.agent.tools import TOOLS, fetching
 from engine.agent.tools.public import Allowed, is_public
+from tests.certificate import unvouched
 from tests.engine.agent.tools.house import House, house
 
 FETCH, SEND = TOOLS["fetch"], TOOLS["send"]
@@ -309,26 +304,7 @@ async def test_sending_again_is_sending_the_same_key_and_no_redirect_is_followed
 
 @pytest.mark.trio
 async def test_a_certificate_that_nobody_vouches_for_ends_it(database: str, tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (tmp_path / "pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        + certificate.public_bytes(serialization.Encoding.PEM)
-    )
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tmp_path / "pem")
+    context = unvouched(tmp_path)
 
     async def served(stream: Any) -> None:
         try:
