@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.ui.conftest import Site
 from tests.ui.test_display_in_browser import png, table
 from tests.ui.test_page_in_browser import opened
+from tests.ui.turns import Turn
 
 SHIFTS = """window.shift = 0;
     new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shift += one.value; })
@@ -127,6 +128,40 @@ def test_a_run_of_somebody_else_moves_nothing_and_shows_its_newest_line(page: Pa
     expect(first.get_by_test_id("cell-output")).to_be_visible()
     page.wait_for_function("document.querySelector('.out').offsetHeight > 500")
     expect(first.locator(".newest")).to_have_count(0)
+
+
+def test_a_turn_moves_nothing_and_is_followed_in_its_room(page: Page, site: Site) -> None:
+    notebook = site.notebook(("agent", "Do it"), *[("python", f"x = {n}") for n in range(6)])
+    page.add_init_script(SHIFTS)
+    opened(page, site, notebook)
+    page.get_by_test_id("cell-run").first.click()
+    site.start(notebook)
+    cell = page.get_by_test_id("cell").first
+    expect(cell).to_have_attribute("data-state", "running")
+    story = cell.locator(".story")
+    page.wait_for_function("document.querySelector('.story')?.offsetHeight > 200")
+    unexcused(page)
+    turn = {"cell_id": "c0", "run_id": "r0"}
+    for number in range(40):
+        site.write((notebook, "thought", {"round": 1, "text": f"Thought {number} of many.\n\n", **turn}))
+    expect(story).to_contain_text("Thought 39")
+    assert story.evaluate("node => node.scrollHeight - node.scrollTop - node.clientHeight") < 24  # it follows its tail
+    assert page.evaluate("shift") < 0.02
+    cell.get_by_role("button", name="Show all of it").click()
+    page.wait_for_function("document.querySelector('.story').offsetHeight > 500")
+    expect(cell.get_by_role("button", name="Show all of it")).to_have_count(0)
+
+
+def test_a_question_is_in_sight_also_where_rows_are_held(page: Page, site: Site) -> None:
+    turn = Turn(site, *[("python", f"x = {n}") for n in range(6)])
+    opened(page, site, turn.notebook)
+    unexcused(page)
+    for number in range(40):
+        turn.tells("thought", round=1, text=f"Thought {number} of many.\n\n")
+    expect(page.get_by_role("button", name="Show all of it")).to_be_visible()
+    turn.asks("a1")
+    expect(page.get_by_test_id("ask-approve")).to_be_visible()
+    page.wait_for_function("document.querySelector('.story').style.height === ''")
 
 
 def test_who_reads_below_a_running_cell_stays_where_they_are(page: Page, site: Site) -> None:

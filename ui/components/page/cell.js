@@ -65,7 +65,8 @@ export default {
         <button type="button" class="ghost" data-testid="attach-file" title="Attach a file or a picture; or paste it, or drop it" @click="pick">Attach</button>
         <button type="button" class="ghost" data-testid="attach-mention" title="Name a cell or a file (@)" aria-label="Name a cell or a file" @mousedown.prevent @click="mention">@</button></div></template>
     </nb-attach>
-    <nb-turn v-if="cell.kind === 'agent' && (cell.story.items.length || active)" :cell="cell" :page="page" :clock="clock"></nb-turn>
+    <nb-turn v-if="cell.kind === 'agent' && (cell.story.items.length || active || cell.asked)" ref="turn" :cell="cell" :page="page" :clock="clock"
+      @held="turnHeld"></nb-turn>
     <div class="out" data-testid="cell-output" ref="out" :class="{ tall }" v-show="(prints || room) && !cell.hide_output"
       :tabindex="scrolls ? 0 : -1" :role="scrolls ? 'region' : null" :aria-label="scrolls ? 'Output of cell ' + place : null"
       @scroll.passive="scrolled"></div>
@@ -83,6 +84,7 @@ export default {
       <button v-if="active && !follow && overflows && !tall && !cell.hide_output" type="button" class="ghost" data-testid="follow"
         title="To the newest line, and stay with it" @click="toTail">↓ Follow</button>
       <span v-if="newest" class="newest" :title="newest">{{ newest }}</span>
+      <button v-if="withheld && cell.kind === 'agent'" type="button" class="ghost" @click="$refs.turn.unfold()">Show all of it</button>
       <button v-if="(overflows || newest) && prints && !cell.hide_output" type="button" class="ghost" @click="unfold">
         {{ tall ? 'Show less' : newest ? 'Show the output' : 'Show all of it' }}</button>
       <a v-if="whole" :href="'/api/v1/blobs/' + cell.whole.sha256" download>{{ whole }}</a>
@@ -105,7 +107,7 @@ export default {
 </section>`,
   data() {
     return {
-      NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, follow: true, room: 0, newest: "",
+      NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, follow: true, room: 0, newest: "", withheld: false,
       request: "", over: false,
       near: this.place <= WHOLE,
     };
@@ -173,7 +175,9 @@ export default {
       this.measure();
     },
     active(active) {
-      if (!active) this.space.settle();
+      if (active) return;
+      this.cell.output.draw(); // the last of it may have come with the end
+      this.space.settle();
     },
     near() {
       this.editor.drawStill();
@@ -347,7 +351,8 @@ export default {
     },
     // After output was drawn: keep to the tail for who is there. `tail`: of the page; `opening`: the page is just opened.
     drawn(tail = false, opening = false) {
-      const { out } = this.$refs;
+      const { out, turn } = this.$refs;
+      turn?.drawn(tail, opening);
       if (!out) return;
       if (this.follow && left(out, this.scrolledTo)) this.follow = false;
       this.cell.output.draw();
@@ -385,6 +390,10 @@ export default {
       this.room = height ?? 0;
       const hidden = height !== null && natural > height + 1 && height < 40;
       this.newest = hidden ? this.cell.output.newest() : "";
+    },
+    turnHeld(withheld, newest) {
+      this.withheld = withheld;
+      this.newest = newest;
     },
     unfold() {
       if (this.tall) this.tall = false;

@@ -36,7 +36,8 @@ addEventListener("keydown", (event) => {
 addEventListener("scroll", () => holding.size && occasion(), { passive: true });
 document.addEventListener("visibilitychange", () => document.hidden && holding.forEach((room) => room.settle()));
 
-function pressed() {
+// A press of this page's own, also where keys otherwise write text.
+export function pressed() {
   acted = performance.now();
   if (holding.size) occasion();
 }

@@ -6,21 +6,28 @@ import NbAttach from "./attach.js";
 import NbCall from "./call.js";
 import { silence } from "./asks.js";
 import { recall, remember } from "./commands.js";
+import { atTail, left as wentUp } from "./follow.js";
 import { MentionList } from "./mention_list.js";
+import { pressed, Room } from "./room.js";
 import { NbContext, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought } from "./rows.js";
 import { left, pending } from "./story.js";
 import { duration } from "./words.js";
 
 const RUNNING = ["queued", "running", "waiting", "cancelling"];
 const LIMIT = 20000; // characters of a message, as on the server
+const FIRST = 240; // pixels for the rows of a turn that begins
+const MORE = 120; // and for those that come of what is said to it
 
 export default {
   name: "NbTurn",
   components: { NbAsk, NbAttach, NbCall, NbContext, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought },
   props: { cell: Object, page: Object, clock: Object },
+  emits: ["held"], // whether rows are kept out of sight, and the newest in a line when none can be read
   template: `
 <div class="turn" data-testid="turn">
   <p v-if="story.left_out" class="small">{{ story.left_out.toLocaleString() }} earlier steps are not shown here.</p>
+  <div ref="box" class="story" :tabindex="withheld ? 0 : null" :role="withheld ? 'region' : null"
+    :aria-label="withheld ? 'What the turn did' : null" @scroll.passive="scrolled"><div ref="rows">
   <template v-for="(item, at) in story.items" :key="item.key">
     <nb-thought v-if="item.t === 'thought'" :item="item" :streaming="running && at === last" :final="at === final"></nb-thought>
     <nb-call v-else-if="item.t === 'tool'" :item="item" :cell="cell" :page="page" :asks="asking.has(item.call)" :files="made(item)"></nb-call>
@@ -32,7 +39,7 @@ export default {
     <nb-failure v-else-if="item.t === 'error'" :item="item" :cell="cell"></nb-failure>
     <nb-done v-else-if="item.t === 'done'" :item="item"></nb-done>
     <nb-request v-else-if="item.t === 'request' && at > 0" :item="item" :page="page"></nb-request>
-  </template>
+  </template></div></div>
   <div v-if="running" class="budget">
     <template v-if="story.progress"><p class="progress">{{ story.progress.text }}
       <b v-if="share !== null" class="count">{{ share }} %</b></p>
@@ -56,7 +63,7 @@ export default {
     <button type="submit" :disabled="!text.trim() || stopping">{{ running ? 'Add' : 'Send' }}</button>
   </form></template></nb-attach>
 </div>`,
-  data: () => ({ LIMIT, text: "", going: false }),
+  data: () => ({ LIMIT, text: "", going: false, withheld: false }),
   computed: {
     story() {
       return this.cell.story;
@@ -112,9 +119,19 @@ export default {
     },
   },
   watch: {
-    running() {
+    running(running) {
       this.going = false;
+      if (!running) this.$nextTick(() => this.space.settle()); // the last rows may come with the end
     },
+    "cell.asked"(asked) {
+      if (asked) this.space.reserve(FIRST);
+    },
+    "story.run_id"() {
+      this.follow = true;
+      this.space.begin();
+    },
+    // A question is never out of sight in its own cell.
+    "asking.size": { handler(now, before) { if (now > before) this.space.show(); }, flush: "post" },
     text(text) {
       remember(this.draftKey, text || null);
     },
@@ -160,14 +177,48 @@ export default {
       drop: (event) => this.$refs.attach.transferred(event),
       dragover: (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault(),
     };
+    this.follow = true;
+    this.scrolledTo = 0;
   },
   mounted() {
     if (this.text && this.$refs.text) this.grow();
+    this.space = new Room(this.$refs.box, this.$refs.rows, this.$el.closest(".cell"), {
+      active: () => this.running || this.cell.asked,
+      held: (...args) => this.held(...args),
+      grew: () => this.stay(),
+    });
+    if (this.cell.asked) this.space.reserve(FIRST);
   },
   beforeUnmount() {
     this.list.close();
+    this.space.close();
   },
   methods: {
+    // After rows were drawn; `tail`: the reader is at the page's, `opening`: the page is just opened.
+    drawn(tail, opening) {
+      this.space.drawn(tail, opening);
+      this.stay();
+    },
+    // Who is at the end of the rows stays there.
+    stay() {
+      const { box } = this.$refs;
+      if (this.follow && wentUp(box, this.scrolledTo)) this.follow = false;
+      if (this.follow && this.running) box.scrollTop = box.scrollHeight;
+      this.scrolledTo = box.scrollTop;
+    },
+    scrolled() {
+      this.follow = atTail(this.$refs.box);
+      this.scrolledTo = this.$refs.box.scrollTop;
+    },
+    held(height, natural) {
+      this.withheld = height !== null && natural > height + 1;
+      const { text, title } = this.story.items.at(-1) ?? {};
+      const newest = (text ?? title ?? "").trim().split("\n").at(-1).slice(0, 200);
+      this.$emit("held", this.withheld, this.withheld && height < 40 ? newest : "");
+    },
+    unfold() {
+      this.space.unfold();
+    },
     made(item) {
       return this.page.filesOf(item.call);
     },
@@ -191,6 +242,8 @@ export default {
       const text = this.text.trim();
       if (!text || this.stopping) return;
       this.page.tell(this.cell, text);
+      pressed();
+      this.space.reserve(this.$refs.box.offsetHeight + MORE);
       this.text = "";
       await this.$nextTick();
       if (this.$refs.text) this.grow();
