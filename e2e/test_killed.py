@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import expect
 
 from e2e.api import Api, Notebook
 from e2e.cells import LOG, ONCE, asking, counted, counting
@@ -73,12 +74,17 @@ def test_what_was_seen_before_the_kill_is_there_after_it(notebook: Notebook, vis
 
 
 def test_it_ends_while_the_server_is_dead(api: Api, visitor: Visitor, server: Server) -> None:
-    """The next server tells the end once, and runs what was queued behind; variables are still there."""
+    """The next server tells the end once, and runs what was queued behind; variables are still there. A page that was
+    frozen all the while, as phones do it, has missed nothing when it is thawed, and shows nothing twice."""
     notebook = api.notebook(("python", counting(100, 0.01) + "\nkept = 41"), ("python", "print(kept + 1)"))
     page = visitor.open(notebook)
     page.run(notebook.cells[0])
     page.run(notebook.cells[1])
+    frozen = visitor.open(notebook)
     page.wait_text(notebook.cells[0], "line 00020")
+    frozen.wait_text(notebook.cells[0], "line 00020")
+    power = frozen.page.context.new_cdp_session(frozen.page)
+    power.send("Page.setWebLifecycleState", {"state": "frozen"})
     kill_and_start_again(server)
     notebook.wait(notebook.cells[1], "done")
     ends = [frame["body"]["status"] for frame in notebook.runs() if frame["body"]["event"] == "ended"]
@@ -87,6 +93,11 @@ def test_it_ends_while_the_server_is_dead(api: Api, visitor: Visitor, server: Se
     assert page.lines(notebook.cells[0]) == counted(100)
     assert page.lines(notebook.cells[1]) == ["42"]
     assert notebook.file(LOG) == ONCE
+    power.send("Page.setWebLifecycleState", {"state": "active"})
+    frozen.wait_done(notebook.cells[1])
+    expect(frozen.cells).to_have_count(3)  # and the one that read the file
+    assert frozen.lines(notebook.cells[0]) == counted(100)
+    assert frozen.lines(notebook.cells[1]) == ["42"]
 
 
 @pytest.mark.soak("the kills above show each case once")

@@ -61,6 +61,7 @@ DEATHS = 6  # at one round's reply: processes that died while it was asked for
 SAME_FAILURES = 3  # of one call with the same arguments, one after the other
 PAUSE_SECONDS = (1.0, 4.0, 10.0, 20.0, 40.0)  # before the second attempt, the third …; up to a quarter more
 LONGEST_PAUSE = 300.0  # seconds that another side may ask for
+STARVED = 3  # calls that ended for want of memory, whatever was done between them
 MALFORMED = 3  # rounds in a row whose calls were no calls, or whose reply was cut off
 PICTURES = 20  # that a model is shown in one round
 THOUGHT_SECONDS = 0.15  # pieces that come within this become one frame
@@ -69,6 +70,7 @@ NO_MODEL = (
     "No model that reads plain words is chosen here, so nothing was done: a runbook carries out code blocks alone. "
     "Choose a model in Settings, or write what is to be done as blocks."
 )
+OUT_OF_MEMORY = "[error: Out of memory: "  # the last line of such a call
 FAULT = "the turn failed inside Nightbook; see its log"
 T = TypeVar("T")
 
@@ -731,9 +733,10 @@ class _Flag:
 
 
 def runaway(exchanges: Sequence[Exchange]) -> str | None:
-    """Why a turn that repeats itself must end: the same call with the same arguments failed so often in a row."""
+    """Why a turn that repeats itself must end: the same call with the same arguments failed so often in a row; or what
+    it runs took all memory again and again, which looks new each time, and is no progress whatever lies between."""
     last: str | None = None
-    failures = malformed = 0
+    failures = malformed = starved = 0
     for exchange in exchanges:
         wrong = [call for call in exchange.reply["calls"] if call.get("malformed")]
         malformed = malformed + 1 if wrong or exchange.reply.get("unfinished") else 0
@@ -749,6 +752,10 @@ def runaway(exchanges: Sequence[Exchange]) -> str | None:
                 last, failures = None, 0
             else:
                 last, failures = name, failures + 1 if name == last else 1
+            if result is not None and result.status == "error" and OUT_OF_MEMORY in result.text.rpartition("\n")[2]:
+                starved += 1
+            if starved >= STARVED:
+                return f"memory ran out {STARVED} times in this turn; have it take less, or raise the sandbox's limit"
             if failures >= SAME_FAILURES:
                 return f"the same call of {call['tool']} failed {SAME_FAILURES} times in a row, with the same arguments"
     return None

@@ -172,3 +172,25 @@ async def test_a_claim_whose_answer_is_lost_leaves_no_notebook_without_an_engine
         await hand.ask(notebook_id, "run_cell", cell_id=cell)
         await eventually(lambda: proxy.lost_answers == 3, "the claim's answer is lost")
         assert await hand.ended(notebook_id, cell, 60) == "done"
+
+
+async def test_a_database_that_goes_while_a_sandbox_starts_fails_no_run(database: str, tmp_path: Path) -> None:
+    """Its folder is being filled: what is kept is on its way, and the connection is cut under it."""
+    async with between(database) as (proxy, address), looking_on(database, tmp_path) as hand:
+        async with worker(database, tmp_path):
+            notebook_id, [makes, reads] = await hand.create(
+                ("shell", "head -c 3000000 /dev/zero > made"), ("shell", "stat -c %s made")
+            )
+            await hand.ask(notebook_id, "run_cell", cell_id=makes)
+            await hand.until(notebook_id, lambda n: "made" in n.files)
+        (tmp_path / "workspaces" / notebook_id / "made").unlink()  # an empty folder is filled
+        await hand.ask(notebook_id, "run_cell", cell_id=reads)
+        proxy.answer_seconds = 0.2
+        async with worker(address, tmp_path, poll=0.5):
+            await hand.until(notebook_id, lambda n: n.sandbox.state == "starting" and n.epoch > 1, 60)
+            await trio.to_thread.run_sync(proxy.refuse)
+            await trio.sleep(1.0)  # several attempts fail
+            proxy.answer_seconds = 0.0
+            await trio.to_thread.run_sync(proxy.restore)
+            assert await hand.ended(notebook_id, reads, 60) == "done"
+        assert text_of(await hand.notebook(notebook_id), reads).split() == ["3000000"]

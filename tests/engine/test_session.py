@@ -224,6 +224,24 @@ async def test_a_notebook_that_sleeps_is_no_process_and_no_task_and_wakes_again(
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("kind", ["python", "shell"])
+async def test_a_silent_run_keeps_its_own_sandbox_awake_though_nobody_looks(
+    database: str, tmp_path: Path, kind: str
+) -> None:
+    """Invariant 7: for many times as long as an idle one is kept, while nothing is printed and no page is open."""
+    code = {"python": "import time; time.sleep(1.5)", "shell": "sleep 1.5 & wait"}[kind]
+    async with worker(database, tmp_path, sandbox_idle=0.1, kernel_idle=0.1) as hand:
+        notebook_id, [cell] = await hand.create((kind, code))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "done"
+        assert await hand.sql("SELECT * FROM presence") == []
+        await hand.until(notebook_id, lambda n: n.sandbox.state == "asleep")
+        frames = await hand.frames(notebook_id)
+        [end] = [frame.seq for frame in frames if frame.kind == "run" and frame.body["event"] == "ended"]
+        assert min(frame.seq for frame in frames if frame.body.get("state") == "asleep") > end
+
+
+@pytest.mark.trio
 async def test_what_an_engine_does_for_itself_is_no_change_of_the_notebook(database: str, tmp_path: Path) -> None:
     """The list shows when people or runs last changed something, not when a server was started again."""
     async with worker(database, tmp_path) as hand:

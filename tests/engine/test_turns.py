@@ -213,6 +213,27 @@ async def test_stop_is_true_when_all_that_the_turn_started_is_gone(database: str
 
 
 @pytest.mark.trio
+async def test_each_of_several_open_calls_has_its_result_when_the_turn_is_stopped(
+    database: str, tmp_path: Path
+) -> None:
+    """Else no model would take the conversation up again: it wants a result for each call that it made."""
+    wanted = calls(*[("shell", {"command": f"echo {n}; sleep 600"}) for n in range(3)])
+    model = Scripted(lambda c: [Reply()] if c.exchanges else [wanted])
+    async with worker(database, tmp_path, model=model) as hand:
+        notebook_id, [cell] = await free(hand, ("agent", "go"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: "0" in text_of(n, cell))
+        await hand.ask(notebook_id, "stop", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "cancelled"
+        assert statuses(await hand.notebook(notebook_id), cell) == ["cancelled"] * 3
+        await hand.ask(notebook_id, "follow_up", cell_id=cell, text="and now?")
+        await hand.until(notebook_id, lambda n: n.cells[cell].state == "done")
+        [exchange] = model.seen[-1].exchanges
+        assert [result.status for result in exchange.results.values()] == ["cancelled"] * 3
+        await whole(hand, notebook_id)
+
+
+@pytest.mark.trio
 async def test_stop_while_an_ask_waits_denies_it_as_cancelled(database: str, tmp_path: Path) -> None:
     async with worker(database, tmp_path) as hand:
         notebook_id, [cell] = await hand.create(("agent", block("sh", "touch made")))

@@ -80,6 +80,23 @@ def test_only_the_same_call_failing_in_a_row_is_a_runaway() -> None:
     assert runaway([exchange(n, "shell", "denied", command="rm") for n in range(SAME_FAILURES)]) is not None
 
 
+def test_calls_that_take_all_memory_are_a_runaway_whatever_lies_between() -> None:
+    """Other code each time, and progress told after each: nothing of that makes memory."""
+
+    def starved(number: int, ending: str = "[error: Out of memory: 300 MiB in use]") -> list[Exchange]:
+        one = exchange(number, "python", "error", code=f"grow({number})")
+        ran_out = Result("error", f"some text\n{ending}")
+        return [
+            Exchange(number, one.reply, {f"c{number}": ran_out}),
+            exchange(number + 1, "progress", "done", text="on"),
+        ]
+
+    assert runaway([*starved(1), *starved(3)]) is None
+    assert "memory ran out 3 times" in (runaway([*starved(1), *starved(3), *starved(5)]) or "")
+    said = "it printed Out of memory: once\n[error: exit status 1]"
+    assert runaway([*starved(1, said), *starved(3, said), *starved(5, said)]) is None
+
+
 def test_a_result_of_a_hundred_megabytes_is_kept_in_bounds() -> None:
     value = kept(Result("done", "é" * 50_000_000, diff="+" * 10_000_000))
     assert len(value["text"].encode()) < 64 * 1024

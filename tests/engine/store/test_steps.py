@@ -119,6 +119,32 @@ async def test_a_step_is_committed_once_though_its_answer_was_lost(pool: Any, wr
 
 
 @pytest.mark.asyncio
+async def test_a_crash_between_the_head_and_the_frames_leaves_neither(pool: Any, writer: Committer) -> None:
+    """Else the next step would be refused for ever: the head would say what no frame does, or the other way round."""
+    await make(pool, "a")
+    claim = await ownership.claim(pool, "a", "w")
+    assert claim is not None
+    await pool.execute(
+        """
+        CREATE SEQUENCE deaths;
+        CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('deaths') <= 2 THEN  -- what a sequence gave is not taken back with the transaction
+                PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(60);
+            END IF;
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER die BEFORE INSERT ON frame FOR EACH ROW EXECUTE FUNCTION die()
+        """
+    )
+    await writer.commit(Step("a", claim.epoch, 1, [said("x"), said("y")]))
+    assert await pool.fetchval("SELECT last_value FROM deaths") == 4
+    await writer.commit(Step("a", claim.epoch, 3, [said("z")]))
+    frames = await reading.frames(pool, "a", 0)
+    assert [frame.body.get("text") for frame in frames] == [None, "x", "y", "z"]
+    assert await pool.fetchval("SELECT head FROM notebook") == 4
+
+
+@pytest.mark.asyncio
 async def test_a_step_the_database_refuses_fails_alone(pool: Any, writer: Committer) -> None:
     await make(pool, "a", "b")
     claims = {key: await ownership.claim(pool, key, "w") for key in ("a", "b")}
