@@ -65,6 +65,7 @@ async def test_a_picture_goes_over_the_wire_as_an_image_block(database: str, tmp
             await hand.until(notebook, lambda n: n.cells[cell].story.messages)
             said.set()
             await hand.ended(notebook, cell, 60)
+            await hand.ask(notebook, "delete_cell", cell_id=below)
             await hand.ask(notebook, "follow_up", cell_id=cell, text="Once more @file:plots/one.png", run_id="again")
             await hand.until(notebook, lambda n: "again" in str(n.cells[cell].story.run_id), 60)
             await hand.ended(notebook, cell, 60)
@@ -79,6 +80,7 @@ async def test_a_picture_goes_over_the_wire_as_an_image_block(database: str, tmp
     assert '<data from="file two.txt">\nTwo<\\/data> lines' in message["text"]
     assert shown["source"] == image
     assert len(server.asked) == 3
+    assert blocks(server.asked[2])[0]["text"] == opening["text"]  # as it was then, whatever became of it
     again = blocks(server.asked[2], -1)
     assert ["Once more" in again[-2]["text"], again[-1]["source"]] == [True, image]
     told = items(found, cell, "context")

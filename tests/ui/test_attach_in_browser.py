@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.ui.conftest import Site
 from tests.ui.test_output_in_browser import opened
@@ -97,7 +97,7 @@ def test_dropped_files_replace_nothing_and_what_goes_wrong_is_said(page: Page, s
     failed = page.get_by_test_id("attachment-sending")
     expect(failed).to_contain_text("full.txt")
     expect(failed).to_contain_text("the disk of the server is full")
-    failed.get_by_role("button", name="Try again").click()
+    failed.get_by_role("button", name="Try again to send full.txt").click()
     expect(failed).to_contain_text("the disk of the server is full")
     failed.get_by_role("button", name="Dismiss full.txt").click()
     expect(failed).to_have_count(0)
@@ -105,6 +105,44 @@ def test_dropped_files_replace_nothing_and_what_goes_wrong_is_said(page: Page, s
     expect(source(page)).to_contain_text('@file:"b c.txt"')
     site.write((notebook, "file", {"path": "data.csv", "version": 2, "deleted": True}))
     expect(page.locator(".attachment.gone")).to_contain_text("is not in this notebook's folder")
+
+
+def test_a_run_asked_for_meanwhile_waits_for_the_file(page: Page, site: Site) -> None:
+    notebook = site.notebook(("agent", "Read"))
+    opened(page, site, notebook)
+    held: list[Any] = []
+    page.route("**/files/late.txt*", lambda route: held.append(route))
+    brings(page, "drop", ("late.txt", "text/plain", b"late"))
+    expect(page.get_by_test_id("attachment-sending")).to_contain_text("late.txt")
+    page.get_by_test_id("cell-run").click()
+    expect(page.get_by_text("Asked to run")).to_be_visible()
+    eventually(page, lambda: held)
+    assert site.commands("run_cell") == []
+    held[0].continue_()
+    expect(source(page)).to_have_text("Read @file:late.txt")
+    eventually(page, lambda: site.commands("run_cell"))
+    [edit] = site.commands("edit_cell")
+    assert edit["insert"] == " @file:late.txt"
+
+
+def test_on_a_phone_the_list_is_opened_and_chosen_from_by_finger(browser: Browser, site: Site) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    notebook = site.notebook(("python", "x = 1"), ("agent", "Why"))
+    opened(page, site, notebook)
+    page.get_by_test_id("attach-mention").tap()
+    listed = page.get_by_test_id("mention-list")
+    expect(listed.get_by_role("option")).to_have_text(["Cell 1x = 1", "Attach a new file…"])
+    box = listed.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    listed.get_by_role("option").first.tap()
+    expect(source(page, "c1")).to_have_text("Why @cell:c0 ")
+    expect(source(page, "c1")).to_be_focused()
+    page.get_by_role("button", name="Remove Cell 1").tap()
+    expect(source(page, "c1")).to_have_text("Why ")
+    context.close()
 
 
 def test_at_opens_a_list_of_cells_and_files_for_keys_and_fingers(page: Page, site: Site) -> None:

@@ -2,7 +2,7 @@
 // The chips follow from the text; a chip that goes takes its mention out of it.
 
 import { cellNamed, cuts, fileMention, firstWords, MOST, named } from "./mentions.js";
-import { arrived, filesIn, folders, placeFor, send } from "./sending.js";
+import { arrived, filesIn, folders, LIMIT, placeFor, send } from "./sending.js";
 import { size } from "./words.js";
 
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -26,7 +26,7 @@ export default {
       <span class="what"><b>{{ one.name }}</b><small>{{ one.problem || one.words }}</small>
         <i v-if="!one.problem" class="gauge" role="progressbar" :aria-label="'Sending ' + one.name" aria-valuemin="0" aria-valuemax="100" :aria-valuenow="Math.round(100 * one.share)">
           <i :style="{ width: 100 * one.share + '%' }"></i></i></span>
-      <button v-if="one.problem && one.file" type="button" class="ghost" @click="again(one)">Try again</button>
+      <button v-if="one.problem && one.file" type="button" class="ghost" :aria-label="'Try again to send ' + one.name" @click="again(one)">Try again</button>
       <button type="button" class="ghost" :aria-label="(one.problem ? 'Dismiss ' : 'Do not send ') + one.name" title="Remove" @click="drop(one)">✕</button></li>
   </ul>
   <p v-if="chips.length > MOST" class="small" role="note">The agent is given the first {{ MOST }} of them.</p>
@@ -89,7 +89,7 @@ export default {
       const transfer = event.clipboardData ?? event.dataTransfer;
       const inside = new Set(folders(transfer));
       const files = filesIn(transfer).filter((file) => !inside.has(file.name));
-      for (const name of inside) this.fail(name, "it is a folder: attach the files in it");
+      for (const name of inside) this.refuse(name, "it is a folder: attach the files in it");
       if (!files.length && !inside.size) return false;
       event.preventDefault();
       event.stopPropagation();
@@ -100,6 +100,7 @@ export default {
       for (const file of files) this.begin(file, pasted);
     },
     begin(file, pasted) {
+      if (file.size > LIMIT) return this.refuse(file.name, `it has ${Math.ceil(file.size / 2 ** 20)} MiB; a file has at most ${LIMIT / 2 ** 20} MiB`);
       const one = { key: `${performance.now()} ${Math.random()}`, name: file.name, file, pasted, path: null, share: 0, words: "sending", problem: "", control: {} };
       this.sending.push(one);
       const work = this.bring(this.sending.at(-1)).finally(() => this.busy.delete(work));
@@ -132,7 +133,8 @@ export default {
       if (!one.problem) one.control.abort?.();
       this.sending = this.sending.filter((other) => other !== one);
     },
-    fail(name, problem) {
+    // What sending again would not help.
+    refuse(name, problem) {
       this.sending.push({ key: `${performance.now()} ${name}`, name, file: null, path: null, share: 0, words: "", problem, control: {} });
     },
     // Where the caret is, else at the end.

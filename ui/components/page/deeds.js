@@ -13,7 +13,9 @@ const WHY = { busy: "The kernel is busy: words of this notebook.", asleep: "The 
 export function deeds(nb) {
   const send = (kind, fields) => nb.commands.send(kind, fields);
   const saved = async () => {
-    await Promise.all([...nb.cells.values()].map((cell) => cell.source.flush()));
+    const cells = [...nb.cells.values()];
+    await Promise.all(cells.map((cell) => cell.view?.$refs.attach?.settled())); // files that are on their way to a request
+    await Promise.all(cells.map((cell) => cell.source.flush()));
   };
   const near = (cell, by) => nb.cells.get(nb.order[nb.order.indexOf(cell.id) + by]);
   const before = (cell) => nb.order[nb.order.indexOf(cell.id) - 1] ?? null;

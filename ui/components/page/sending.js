@@ -2,7 +2,7 @@
 
 import { freshId } from "./commands.js";
 
-const LIMIT = 64 * 2 ** 20; // bytes of one file, as on the server
+export const LIMIT = 64 * 2 ** 20; // bytes of one file, as on the server
 const COMPARED = 16 * 2 ** 20; // bytes up to which a file is compared with one of its name
 const ARRIVES = 20000; // milliseconds in which a file that was sent should be in its place
 
@@ -47,7 +47,6 @@ export async function placeFor(file, known, taken, pasted) {
 // Sends `file` to `address`. Resolves to {sha256} when it is stored; rejects with words. `told(share)` of 1; `control` gets
 // `abort`.
 export function send(file, address, told, control) {
-  if (file.size > LIMIT) return Promise.reject(`it has ${Math.ceil(file.size / 2 ** 20)} MiB; a file has at most ${LIMIT / 2 ** 20} MiB`);
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     control.abort = () => request.abort();
