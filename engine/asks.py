@@ -19,9 +19,10 @@ from engine.ids import new_id
 from engine.notebook import Notebook
 from engine.store.asks import PARK_SECONDS, Ask
 from engine.store.steps import Row
+from engine.trimming import trimmed
 
 FRESH_SECONDS = 900.0  # an approval that was not begun on within this is asked for again
-SHOWN = 24 * 1024  # characters of a command, or of a diff, in an ask
+SHOWN = 24 * 1024  # characters of a command, or of a diff, that a card can hold; the digest covers the whole
 LOOK_SECONDS = 5.0  # at the rows, while asks are open: presence tells of itself by no hint
 CHANGED = "what it points at changed since it was asked about"
 STALE = "the approval was not used within 15 minutes"
@@ -256,10 +257,11 @@ class Round:
         rule = rules.rule_title(wanted.call.tool, what.words, what.rule)
         made = draft(
             "ask", cell_id=turn.cell_id, run_id=turn.run_id,
-            ask=ask_id, call=wanted.call.id, tool=wanted.call.tool, title=what.title, command=_bounded(what.command),
+            ask=ask_id, call=wanted.call.id, tool=wanted.call.tool, title=what.title,
+            command=trimmed(what.command, SHOWN),
             why=wanted.call.why, touches=list(what.touches) or None, risk=wanted.risk, rule=rule,
             words=None if rule is None or what.words is None else list(what.words),
-            diff=None if what.diff is None else _bounded(what.diff), seconds=self._config.approval, again=again,
+            diff=None if what.diff is None else trimmed(what.diff, SHOWN), seconds=self._config.approval, again=again,
             after=wanted.after, reconsiders=reconsiders,
         )  # fmt: skip
         if not self.rows and self._run is not None and self._run.state == "running":
@@ -275,14 +277,6 @@ class Round:
             )
         )  # fmt: skip
         return Place(ask_id)
-
-
-def _bounded(text: str, limit: int = SHOWN) -> str:
-    """What a card can hold. The digest covers the whole; the card says how much it does not show."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters not shown …\n{text[-half:]}"
 
 
 def telling(notebook: Notebook, asks: Sequence[Ask]) -> tuple[list[Draft], list[Row]]:

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from engine.agent.calls import Picture, Result
+from engine.trimming import bounded
 
 RESULT_BYTES = 48 * 1024  # of UTF-8 that a result's text may have; a frame holds 64 KiB
 DIFF_BYTES = 48 * 1024
@@ -30,16 +31,6 @@ def effect_key(run_id: str, call: str, digest: str) -> str:
 def code_run(key: str) -> str:
     """The run of code that belongs to an effect, as the sandbox knows it."""
     return f"c-{key}"
-
-
-def bounded(text: str, limit: int) -> tuple[str, int]:
-    """`text` in at most `limit` bytes of UTF-8 (a third from its start, the rest from its end), and bytes left out."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= limit:
-        return text, 0
-    first, last = data[: limit // 3], data[-(limit - limit // 3) :]
-    left_out = len(data) - limit
-    return f"{first.decode('utf-8', 'ignore')}\n…\n{last.decode('utf-8', 'ignore')}", left_out
 
 
 def kept(result: Result) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.agent.calls import Exchange
-from engine.agent.context import trimmed
+from engine.trimming import trimmed
 
 SHARE = 0.75  # of the tokens that may be read in one round; past it older rounds are put together
 KEPT = 4  # newest rounds that stay as they are

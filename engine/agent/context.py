@@ -14,6 +14,7 @@ from engine.agent.plain import plain
 from engine.images import PICTURE_TYPES
 from engine.notebook import Cell, Notebook
 from engine.output import Output
+from engine.trimming import trimmed
 
 TOTAL = 24_000  # characters; the cells nearest to the turn come first
 SOURCE = 4_000  # of one cell
@@ -116,11 +117,3 @@ def text_of(output: Output) -> str:
             text = data.get("text/plain")
             pieces.append((text if isinstance(text, str) else f"<{', '.join(sorted(data))}>") + "\n")
     return plain("".join(pieces))
-
-
-def trimmed(text: str, limit: int) -> str:
-    """`text` in about `limit` characters: its start and its end, and how much is missing between."""
-    if len(text) <= limit:
-        return text
-    first, last = limit * 2 // 3, limit // 3
-    return f"{text[:first]}\n(… {len(text) - first - last} characters not shown …)\n{text[-last:]}"

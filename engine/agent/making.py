@@ -21,13 +21,14 @@ from engine.agent.models.choosing import Models
 from engine.agent.room import TurnRoom
 from engine.agent.tools.text import one_line
 from engine.broker import Asker, Broker, Parked, Wanted, digest
-from engine.effects import bounded, code_run, effect_key, kept, result_from
+from engine.effects import code_run, effect_key, kept, result_from
 from engine.files import Files
 from engine.frames import Draft, Risk, draft
 from engine.notebook import Notebook, Run
 from engine.runs import CodeRuns, Decided
 from engine.store.steps import Row
 from engine.store.turns import StoredEffect
+from engine.trimming import bounded
 
 WHETHER = "The place where this ran went away under it, and what became of it cannot be found out."
 READS = ("read_file", "search_files")  # tools that give what stands in files; what `network` tools give is foreign too

@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 from engine import workspace
 from engine.agent.calls import Picture
-from engine.agent.context import cell_text, last_picture, trimmed
+from engine.agent.context import cell_text, last_picture
 from engine.agent.models.telling import data
 from engine.files import is_live
 from engine.images import picture_type
 from engine.notebook import Notebook
 from engine.store.turns import PICTURE_BYTES, FileBytes
+from engine.trimming import trimmed
 
 MENTIONS = 20  # of one request, or one message
 ROOM = 160_000  # characters of all that is named together

@@ -15,10 +15,11 @@ from engine.agent.mcp.content import Kept, read
 from engine.agent.mcp.listing import Offered, misfit
 from engine.agent.mcp.spec import ServerSpec
 from engine.agent.tools.code import keep_files
-from engine.agent.tools.text import one_line, trimmed
+from engine.agent.tools.text import one_line
 from engine.files import Cause, ChangedMeanwhile
 from engine.frames import Risk
 from engine.rules import rule_title
+from engine.trimming import bounded
 
 RULE_WORDS = 12
 
@@ -94,7 +95,7 @@ class ServerTool:
             said = read(self.server, answer, self._offered.result_schema)
         except ValueError as wrong:
             raise ToolFailed(f"the server {self.server} did the call and answered wrongly: {wrong}") from None
-        text, left_out = trimmed(self._spec.hide("\n".join([said.text, *await _keep(room, said.files)])))
+        text, left_out = bounded(self._spec.hide("\n".join([said.text, *await _keep(room, said.files)])))
         status: Status = "error" if said.failed else "done"
         return Result(status, text, left_out=left_out, source=f"the server {self.server}")
 

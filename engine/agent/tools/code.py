@@ -7,10 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.agent.calls import CodeResult, Description, EffectClass, Result, Room, ToolFailed
-from engine.agent.tools.text import one_line, trimmed
+from engine.agent.tools.text import one_line
 from engine.files import Cause
 from engine.frames import Risk
 from engine.rules import rule_title, words_of
+from engine.trimming import bounded
 
 CODE_LIMIT = 256 * 1024  # characters
 
@@ -28,7 +29,7 @@ async def keep_files(room: Room) -> None:
 
 def result_of(outcome: CodeResult) -> Result:
     """What a run of code means for its caller: its text, and why it was not done when it was not."""
-    text, left_out = trimmed(outcome.text)
+    text, left_out = bounded(outcome.text)
     if outcome.status == "done":
         return Result("done", text, left_out=outcome.left_out + left_out)
     reason = outcome.reason or outcome.status

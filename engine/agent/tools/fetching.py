@@ -23,11 +23,12 @@ from engine import workspace
 from engine.agent.calls import Description, EffectClass, Result, Room, ToolFailed
 from engine.agent.tools.public import NotAllowed, client
 from engine.agent.tools.reading import FilePath, expect_inside
-from engine.agent.tools.text import one_line, trimmed
+from engine.agent.tools.text import one_line
 from engine.apart import run_apart
 from engine.files import Cause
 from engine.frames import Risk
 from engine.rules import rule_title
+from engine.trimming import bounded
 
 SECONDS = 30.0  # for all of it, redirects too
 READ_BYTES = 5 * 1024 * 1024  # of a text, unpacked
@@ -239,7 +240,7 @@ async def _told(answer: Answer) -> Result:
             _status(answer),
             f"{head}\n[{len(answer.body)} bytes that are no text: fetch it with save_as to have it as a file]",
         )
-    text, left_out = trimmed(await _readable(answer))
+    text, left_out = bounded(await _readable(answer))
     rest = "" if answer.whole else f"\n[the body is larger than {len(answer.body)} bytes: the rest was not read]"
     return Result(_status(answer), f"{head}\n{text}{rest}", left_out=left_out)
 

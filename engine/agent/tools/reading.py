@@ -15,10 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine import workspace
 from engine.agent.calls import Description, EffectClass, Result, Room, ToolFailed
-from engine.agent.tools.text import one_line, trimmed
+from engine.agent.tools.text import one_line
 from engine.apart import run_apart
 from engine.files import digest
 from engine.frames import Risk
+from engine.trimming import bounded
 
 READ_BYTES = 16 * 1024 * 1024
 SEARCH_SECONDS = 15.0
@@ -84,7 +85,7 @@ def read_result(data: bytes, first_line: int, count: int | None) -> Result:
     if first_line > max(1, len(lines)):
         raise ToolFailed(f"the file has {len(lines)} lines; line {first_line} is past its end")
     chosen = lines[first_line - 1 : None if count is None else first_line - 1 + count]
-    shown, left_out = trimmed("\n".join(chosen))
+    shown, left_out = bounded("\n".join(chosen))
     note = f"lines {first_line} to {first_line + len(chosen) - 1} of {len(lines)}" if lines else "an empty file"
     odd = "" if text.encode("utf-8", "replace") == data else ", not all of it UTF-8"
     return Result("done", f"{shown}\n[{note}, {len(data)} bytes{odd}, sha256 {name}]", left_out=left_out)
@@ -132,7 +133,7 @@ class ListFiles:
             rest = 0
         if rest or not whole:
             lines.append(f"[{f'{rest} more' if rest else 'and more'}: name a folder below]")
-        text, left_out = trimmed("\n".join(lines) or "[empty]")
+        text, left_out = bounded("\n".join(lines) or "[empty]")
         return Result("done", text, left_out=left_out)
 
     async def look_up(self, room: Room, key: str, arguments: Arguments) -> Result | None:
@@ -199,7 +200,7 @@ class SearchFiles:
             lines.append(f"[nothing found in {last['files']} files]")
         if last.get("passed"):
             lines.append(f"[{last['passed']} files are no text, or too large, and were passed over]")
-        text, left_out = trimmed("\n".join(lines))
+        text, left_out = bounded("\n".join(lines))
         return Result("done", text, left_out=left_out)
 
     async def look_up(self, room: Room, key: str, arguments: Arguments) -> Result | None:

@@ -9,7 +9,7 @@ from engine.agent.context import OUTPUT, SOURCE, context
 from engine.agent.plain import plain
 from engine.agent.turn import SAME_FAILURES, runaway
 from engine.decide import first_frames
-from engine.effects import bounded, call_id, effect_key, kept, result_from
+from engine.effects import call_id, effect_key, kept, result_from
 from engine.frames import draft
 from engine.notebook import Notebook
 from tests.engine.frames_made import after
@@ -103,13 +103,6 @@ def test_a_result_of_a_hundred_megabytes_is_kept_in_bounds() -> None:
     assert value["left_out"] == 100_000_000 - 48 * 1024
     assert len(value["diff"]) < 64 * 1024
     assert result_from(value).left_out == value["left_out"]
-
-
-def test_bounded_keeps_whole_characters() -> None:
-    text, left_out = bounded("ä" * 100, 99)
-    assert left_out == 101
-    assert "�" not in text
-    assert bounded("short", 99) == ("short", 0)
 
 
 def test_a_call_and_its_effect_have_the_same_names_after_a_crash() -> None:
