@@ -12,10 +12,11 @@ from typing import Literal, Protocol
 
 from engine import decide
 from engine.agent.calls import CodeResult, OutcomeUnknown, ToolFailed
-from engine.agent.context import text_of
+from engine.agent.context import pictures_in, text_of
 from engine.effects import code_run
 from engine.frames import Draft, draft
 from engine.notebook import Cell, Notebook, Run
+from engine.output import Output
 from engine.store.steps import Row
 
 LOST = "the sandbox went away while it ran: how far it came is not known"
@@ -110,7 +111,7 @@ class CodeRuns:
         cell = self._host.notebook.cells.get(cell_id)
         if cell is None or cell.run_id != run_id:
             raise ToolFailed(f"cell {cell_id} was deleted or run again meanwhile: what this run did is in its history")
-        return CodeResult(cell.state, text_of(cell.output), cell.output.left_out, cell.reason, None)
+        return _result(cell.state, cell.output, cell.reason, None)
 
     async def end_all(self, turn_id: str) -> None:
         """Stops what a turn has under way, and waits until it is gone."""
@@ -142,8 +143,13 @@ class CodeRuns:
             raise OutcomeUnknown("what became of it is not known: its cell was deleted meanwhile")
         if cell.call.lost:
             raise OutcomeUnknown(LOST)
-        call, output = cell.call, cell.output
-        return CodeResult(call.status or "error", text_of(output), output.left_out, call.reason, call.exit)
+        return _result(cell.call.status or "error", cell.output, cell.call.reason, cell.call.exit)
+
+
+def _result(status: str, output: Output, reason: str | None, exit: int | None) -> CodeResult:
+    inline: dict[str, bytes] = {}
+    pictures = pictures_in(output, "what the call showed", inline)
+    return CodeResult(status, text_of(output), output.left_out, reason, exit, pictures, inline)
 
 
 def _known(notebook: Notebook, cell_id: str, run_id: str) -> Cell | None:

@@ -90,13 +90,16 @@ class OutcomeUnknown(ToolFailed):
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:
-    """What a run of code in the sandbox gave: its status as in `run ended`, its text (trimmed) and exit code."""
+    """What a run of code in the sandbox gave: its status as in `run ended`, its text (trimmed), its exit code, and the
+    newest pictures that it showed. `inline` has the bytes of those that are no blobs yet, by sha256."""
 
     status: str
     text: str
     left_out: int
     reason: str | None
     exit: int | None
+    pictures: Sequence[Picture] = ()
+    inline: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class ModelFailed(Exception):

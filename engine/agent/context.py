@@ -68,22 +68,33 @@ def context(notebook: Notebook, cell_id: str, total: int = TOTAL) -> str:
 
 def last_picture(cell: Cell, number: int, inline: dict[str, bytes]) -> Picture | None:
     """The last picture that a cell shows; its bytes go to `inline` where they are no blob."""
-    name = f"what cell {number} shows"
-    for item in reversed(list(cell.output)):
+    return next(iter(pictures_in(cell.output, f"what cell {number} shows", inline, 1)), None)
+
+
+def pictures_in(output: Output, name: str, inline: dict[str, bytes], limit: int = PICTURES) -> list[Picture]:
+    """The newest pictures in an output, in their order; bytes of those that are no blobs go to `inline`."""
+    found: list[Picture] = []
+    for item in reversed(list(output)):
+        if len(found) >= limit:
+            break
         data = item.get("data")
-        if not isinstance(data, dict):
-            continue
-        for mime in PICTURE_TYPES:
-            if isinstance(found := data.get(mime), dict) and isinstance(found.get("blob"), str):
-                return Picture(found["blob"], mime, name)
-            if isinstance(found, str):
-                try:
-                    decoded = base64.b64decode(found)
-                except binascii.Error:
-                    continue
-                sha256 = hashlib.sha256(decoded).hexdigest()
-                inline[sha256] = decoded
-                return Picture(sha256, mime, name)
+        if isinstance(data, dict) and (picture := _picture(data, name, inline)) is not None:
+            found.append(picture)
+    return found[::-1]
+
+
+def _picture(data: Mapping[str, Any], name: str, inline: dict[str, bytes]) -> Picture | None:
+    for mime in PICTURE_TYPES:
+        if isinstance(found := data.get(mime), dict) and isinstance(found.get("blob"), str):
+            return Picture(found["blob"], mime, name)
+        if isinstance(found, str):
+            try:
+                decoded = base64.b64decode(found)
+            except binascii.Error:
+                continue
+            sha256 = hashlib.sha256(decoded).hexdigest()
+            inline[sha256] = decoded
+            return Picture(sha256, mime, name)
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +147,40 @@ async def test_what_is_proposed_after_content_of_others_says_so(database: str, t
             await hand.ask(notebook_id, "stop", run_id=ask["run"])
             await hand.ended(notebook_id, cell, 60)
     assert '<data from="read_file a">' in str(server.asked[1].body["messages"])
+
+
+SHOW = f"""from IPython.display import Image, display
+display(Image(bytes.fromhex({base64.b64decode(spoken.PIXEL).hex()!r}), format="png"))
+"""
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_pictures_that_cells_and_calls_show_are_given_as_pictures(
+    protocol: str, database: str, tmp_path: Path
+) -> None:
+    """Of the cells above with the request; of a call with its result."""
+    acts = {
+        "anthropic": spoken.message(spoken.tool(0, "python", json.dumps({"code": SHOW})), reason="tool_use"),
+        "openai": spoken.completion(*spoken.tool_chunks(0, "python", json.dumps({"code": SHOW})), finish="tool_calls"),
+    }
+    with provider([Answer(acts[protocol]), Answer(HELLO[protocol])]) as server:
+        async with worker(database, tmp_path, models=Chosen(config(server.url))) as hand:
+            notebook_id, [shows, cell] = await hand.create(("python", SHOW), ("agent", "Look."))
+            await hand.ask(notebook_id, "run_cell", cell_id=shows)
+            assert await hand.ended(notebook_id, shows, 60) == "done"
+            await hand.ask(notebook_id, "set_model", model=MODELS[protocol])
+            await hand.ask(notebook_id, "set_policy", policy="all")
+            await hand.ask(notebook_id, "run_cell", cell_id=cell)
+            assert await hand.ended(notebook_id, cell, 60) == "done"
+            notebook = await hand.notebook(notebook_id)
+    assert [str(asked.body["messages"]).count(spoken.PIXEL) for asked in server.asked] == [1, 2]
+    assert "is not shown" not in str(server.asked[1].body["messages"])
+    if protocol == "anthropic":
+        result = server.asked[1].body["messages"][-1]["content"][0]
+        assert [block["type"] for block in result["content"]] == ["text", "image"]
+    [seen] = items(notebook, cell, "context")
+    assert seen["names"] == ["what cell 1 shows"]
 
 
 @pytest.mark.trio

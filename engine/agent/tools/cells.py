@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine import commands, decide
 from engine.agent.calls import Description, EffectClass, Result, Room, ToolFailed
-from engine.agent.tools.code import CODE_LIMIT, keep_files, result_of
+from engine.agent.tools.code import CODE_LIMIT, kept
 from engine.agent.tools.text import one_line
 from engine.frames import Risk
 from engine.notebook import Cell
@@ -96,9 +96,7 @@ class RunCell:
         return await self._outcome(room, key, arguments.cell_id)
 
     async def _outcome(self, room: Room, key: str, cell_id: str) -> Result:
-        outcome = await room.run_cell(key, cell_id)
-        await keep_files(room)
-        return result_of(outcome)
+        return await kept(room, await room.run_cell(key, cell_id))
 
     async def look_up(self, room: Room, key: str, arguments: Arguments) -> Result | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,9 +18,16 @@ CODE_LIMIT = 256 * 1024  # characters
 
 
 async def _outcome(room: Room, key: str, kind: Literal["python", "shell"], code: str) -> Result:
-    outcome = await room.run_code(key, kind, code)
+    return await kept(room, await room.run_code(key, kind, code))
+
+
+async def kept(room: Room, outcome: CodeResult) -> Result:
+    """The outcome of a run as a call's result, once the files that its program wrote and its pictures are kept."""
     await keep_files(room)
-    return result_of(outcome)
+    for picture in outcome.pictures:
+        if picture.sha256 in outcome.inline:
+            await room.keep_blob(picture.mime, None, outcome.inline[picture.sha256])
+    return replace(result_of(outcome), pictures=tuple(outcome.pictures))
 
 
 async def keep_files(room: Room) -> None:

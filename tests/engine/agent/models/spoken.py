@@ -17,6 +17,7 @@ from typing import Any
 
 EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
 JSON = {"content-type": "application/json"}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # a PNG
 
 
 @dataclass
