@@ -10,7 +10,6 @@ of absence are as long for it as minutes are otherwise.
 """
 
 import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -44,7 +43,6 @@ class Target:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is ended tidies up, too
     config.addinivalue_line("markers", "own_machine(why): needs the machine of the server")
     config.addinivalue_line("markers", "soak(why): only in the long form")
 

@@ -109,6 +109,11 @@ class Subscription:
         return "away" if self._channel.away else "here"
 
     @property
+    def crowd(self) -> int:
+        """How many viewers the notebook has here."""
+        return len(self._channel.viewers)
+
+    @property
     def people(self) -> list[str]:
         """Members who look at the notebook."""
         return self._channel.people

@@ -24,13 +24,15 @@ from typing import Any
 
 from engine.feed import Feed, Reset, Subscription, UnknownNotebook
 from engine.frames import Frame
-from engine.notebook import Notebook, apply
+from engine.notebook import Notebook
 from engine.store.carets import Caret
 from ui import ops, trouble
+from ui.drawing import Drawing
 
 WINDOW = 256 * 1024  # bytes a page may have unacknowledged
 PIECE = 64 * 1024  # bytes of one message of a snapshot or a backlog
 PACE = 0.1  # seconds between two small messages: ten a second
+SHARE = 0.002  # more of them for each viewer of the notebook: two hundred pages are told twice a second
 AWAY = 60.0  # seconds after which who comes back is told what happened
 BEAT = 1.0  # seconds of silence after which a heartbeat shows that the link works
 RETRY = 1.0  # seconds before a feed that failed is asked again
@@ -85,8 +87,16 @@ class Viewer:
     """One page of one notebook. `send(method, *args)` calls a method of the page's component and never waits."""
 
     def __init__(
-        self, feed: Feed, notebook_id: str, send: Callable[..., object], *, member: str, operator: bool = True
+        self,
+        feed: Feed,
+        notebook_id: str,
+        send: Callable[..., object],
+        *,
+        member: str,
+        operator: bool = True,
+        drawing: Drawing | None = None,
     ) -> None:
+        self.drawing = drawing or Drawing()
         self._feed = feed
         self._id = notebook_id
         self._send = send
@@ -263,9 +273,9 @@ class Viewer:
         if self._task is not asyncio.current_task():
             raise asyncio.CancelledError
 
-    async def pace(self) -> None:
-        """Waits until a small message may follow the last one."""
-        wait = self._last_sent + PACE - asyncio.get_running_loop().time()
+    async def pace(self, subscription: Subscription) -> None:
+        """Waits until a small message may follow the last one; the more look on, the longer."""
+        wait = self._last_sent + max(PACE, SHARE * subscription.crowd) - asyncio.get_running_loop().time()
         if wait > 0:
             await asyncio.sleep(wait)
 
@@ -313,7 +323,7 @@ class _Follower:
         while True:
             room = await viewer.room(subscription)
             if not behind:
-                await viewer.pace()
+                await viewer.pace(subscription)
             try:
                 frames = await subscription.next(0.0 if behind else BEAT, min(room, 2 * PIECE))
             except Reset:
@@ -341,16 +351,14 @@ class _Follower:
         notebook, prev, size = self.shown, self.shown.seq, 0
         batch: list[ops.Op] = []
         weight = 0
-        now = datetime.now(UTC)
         for frame in frames:
             if frame.seq <= notebook.seq:
                 continue
             if batch and weight + len(frame.text) > 2 * PIECE:
                 size += await self._push(batch, prev, notebook)
                 prev, batch, weight = notebook.seq, [], 0
-            newer = apply(notebook, frame)
-            batch.extend(ops.between(notebook, newer, frame, now))
-            notebook = newer
+            notebook, changes = self._viewer.drawing.after(notebook, frame)
+            batch.extend(changes)
             weight += len(frame.text)
         if notebook.seq != prev:
             size += await self._push(batch, prev, notebook)

@@ -50,6 +50,8 @@ shared_buffers = 64MB
 maintenance_work_mem = 32MB
 max_wal_size = 512MB
 max_parallel_workers_per_gather = 0
+# in its own folder: what a killed server leaves in /dev/shm stays there, and in containers that is small
+dynamic_shared_memory_type = mmap
 io_method = sync
 jit = off
 max_wal_senders = 0

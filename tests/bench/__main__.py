@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from tests.bench import latency, page, starts, throughput, turns, viewers
+from tests.bench import latency, page, returns, starts, throughput, turns, viewers
 from tests.bench.house import database, house
 
 
@@ -28,6 +28,7 @@ def main() -> None:
     with database() as (dsn, folder):
         trio.run(_all, dsn, folder)
     viewers.main()
+    returns.main()
     page.main()
 
 

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -31,6 +32,8 @@ READERS, STALLED = 1000, 100
 ALONE, WATCHED = 15.0, 60.0  # seconds without and with viewers
 BUSY = "import time\nwhile True:\n    print(time.time_ns(), 'and more ' * 50, flush=True)\n    time.sleep(0.02)\n"
 TOKEN = "a-token-for-benchmarks-only"
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,13 @@ class Stage:
 
     def span(self, seconds: float, why: str) -> Span:
         """Lets time pass."""
+        return self.during(lambda: pass_time(seconds, why))[1]
+
+    def during(self, work: Callable[[], Value]) -> tuple[Value, Span]:
+        """What `work` gives, and the time it took."""
         began, web, worker = time.time_ns(), _cpu(self.web.pid), _cpu(self.worker.pid)
-        pass_time(seconds, why)
-        return Span(began, time.time_ns(), _cpu(self.web.pid) - web, _cpu(self.worker.pid) - worker)
+        value = work()
+        return value, Span(began, time.time_ns(), _cpu(self.web.pid) - web, _cpu(self.worker.pid) - worker)
 
     def steps(self, *spans: Span) -> list[float]:
         """How long (ms) the steps took that began in one of these times."""

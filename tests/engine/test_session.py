@@ -13,7 +13,7 @@ import trio
 
 from app.sandboxes import _shim as shim_of
 from engine.sandbox.client import Sandbox, SandboxAlive, SandboxError, alive
-from engine.store import reading
+from engine.store import asking, reading
 from tests.engine.engine_run import text_of, worker
 
 LINES = """
@@ -239,6 +239,19 @@ async def test_a_silent_run_keeps_its_own_sandbox_awake_though_nobody_looks(
         frames = await hand.frames(notebook_id)
         [end] = [frame.seq for frame in frames if frame.kind == "run" and frame.body["event"] == "ended"]
         assert min(frame.seq for frame in frames if frame.body.get("state") == "asleep") > end
+
+
+@pytest.mark.trio
+async def test_what_is_idle_sleeps_though_somebody_looks(database: str, tmp_path: Path) -> None:
+    """Invariant 7, from its other side: no viewer keeps anything awake."""
+    async with worker(database, tmp_path, sandbox_idle=0.1, kernel_idle=0.1, poll=0.1) as hand:
+        notebook_id, [cell] = await hand.create(("python", "1"))
+        looking = [(notebook_id, "ada", True)]
+        await hand.journal._bridge.run(asking.show_presence, hand.journal._pool, "web", looking)
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell, 60) == "done"
+        await hand.until(notebook_id, lambda n: n.sandbox.state == "asleep", 60)
+        assert len(await hand.sql("SELECT * FROM presence WHERE until > now()")) == 1, "and somebody still looks"
 
 
 @pytest.mark.trio

@@ -25,6 +25,7 @@ class ScriptedSubscription:
         self._feed, self._id, self.seq = feed, notebook_id, seq
         self.engine = "here"
         self.people = feed.people
+        self.crowd = 1
         self.carets: list[Caret] = []
         self.seen = 0
         feed.subscriptions.add(self)

@@ -14,6 +14,7 @@ from engine.feed import Feed, UnknownNotebook
 from ui import theme, trouble
 from ui.asks import AsksWatcher
 from ui.components.notebook import NotebookView
+from ui.drawing import Drawing
 from ui.pages.sockets import only_newest
 from ui.viewer import Viewer, page_event
 
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 def register(feed: Feed) -> None:
     """Registers `/n/{notebook_id}`."""
+    drawing = Drawing()
 
     @ui.page("/n/{notebook_id}", title="Notebook · Nightbook", language="en-US")
     async def notebook_page(request: Request, client: Client, notebook_id: str) -> Response | None:
@@ -32,7 +34,7 @@ def register(feed: Feed) -> None:
                 404, "There is no such notebook", "The address may be wrong, or it is of another Nightbook."
             )
         view = NotebookView(notebook_id, member)
-        viewer = Viewer(feed, notebook_id, view.run_method, member=member)
+        viewer = Viewer(feed, notebook_id, view.run_method, member=member, drawing=drawing)
         view.on("hello", lambda event: _hello(viewer, event))
         asks = AsksWatcher(feed, view.run_method, member=member)
         view.on("watch", lambda _: asks.hello())

@@ -42,6 +42,19 @@ async def test_too_many_processes_end_the_run_with_the_true_reason(open_sandbox:
     assert (await notebook.run("python", "print('fine')"))[1] == "fine\n"
 
 
+async def test_a_program_that_multiplies_is_ended_to_the_last(open_sandbox: Any, mode: str) -> None:
+    """Each of its processes starts another one, and would after the others were killed."""
+    notebook = await open_sandbox(mode, processes=20)
+    await notebook.run(
+        "python", "open('grow.py', 'w').write('import os, time\\nwhile True: os.fork(); time.sleep(0.2)')"
+    )
+    ended, _ = await notebook.run("shell", "python grow.py 7603")
+    assert ended["status"] == "error"
+    assert ended["reason"].startswith("too many processes")
+    assert with_argument("7603") == []
+    assert (await notebook.run("python", "print('fine')"))[1] == "fine\n"
+
+
 @pytest.mark.parametrize("kind", ["python", "shell"])
 async def test_too_much_memory_is_out_of_memory(open_sandbox: Any, mode: str, kind: str) -> None:
     notebook = await open_sandbox(mode, memory_bytes=300 * MEBIBYTE)

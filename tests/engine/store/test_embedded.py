@@ -150,10 +150,14 @@ def test_only_its_owner_gets_near_it(data: Path) -> None:
         assert not (home / "password.initdb").exists()
 
 
-def test_it_inherits_no_secret_of_the_server(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_inherits_no_secret_and_shares_no_memory_outside_its_folder(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NIGHTBOOK_TOKEN", "not-for-the-database")
     with serving(data):
         environment = Path(f"/proc/{postmaster(data)}/environ").read_bytes()
+        mapped = Path(f"/proc/{postmaster(data)}/maps").read_text()
+    assert "/dev/shm" not in mapped, "what a killed server has there would stay there"
     assert b"not-for-the-database" not in environment
     assert b"NIGHTBOOK" not in environment
 
