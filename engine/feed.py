@@ -43,6 +43,7 @@ PATIENCE_SECONDS = 10.0  # then who asked is told that the database does not ans
 PRESENCE_SECONDS = 5.0
 QUESTION_SECONDS = 1.5  # for an answer of the kernel; then what is known without it
 PRESENCE_PAUSE_SECONDS = 0.1  # many who come at once are told of together
+FULL_SECONDS = 5.0  # so long it holds that a worker found the disk full; workers try every 2 s
 VISIT_SECONDS = 20.0  # between two notes of where those are who look on
 
 
@@ -212,8 +213,16 @@ class Feed:
         self.whereabouts = Whereabouts(self.web_id, lambda: self._channels, self._stir)
         self._asked: dict[int, asyncio.Future[None]] = {}
         self.pool: asyncpg.Pool[Any]
-        self.state = "live"
+        self._cut_off = False
+        self._full_until = float("-inf")
         self.leaving = False
+
+    @property
+    def state(self) -> str:
+        """ "offline" while the database is away, "full" while it has no room for what engines write, else "live"."""
+        if self._cut_off:
+            return "offline"
+        return "full" if time.monotonic() < self._full_until else "live"
 
     def leave(self) -> bool:
         """The server is about to end, and says so to who looks; from any thread. Returns whether anybody does."""
@@ -233,6 +242,7 @@ class Feed:
                         "nightbook_asks": lambda _: self._asks_moved(),
                         "nightbook_carets": self.whereabouts.hint,
                         "nightbook_answers": self._answered,
+                        "nightbook_full": lambda _: self._full(),
                     },
                     connected=self._connected,
                     away=self._cut,
@@ -482,13 +492,16 @@ class Feed:
         self._wake.set()
 
     def _connected(self) -> None:
-        self.state = "live"
+        self._cut_off = False
         self._look_everywhere()
         self._home_moved()
         self._asks_moved()
 
     def _cut(self) -> None:
-        self.state = "offline"
+        self._cut_off = True
+
+    def _full(self) -> None:
+        self._full_until = time.monotonic() + FULL_SECONDS
 
     async def _pull(self) -> None:
         """Reads what was hinted at, for many notebooks at once, and wakes their viewers."""

@@ -35,6 +35,7 @@ PACE = 0.1  # seconds between two small messages: ten a second
 SHARE = 0.002  # more of them for each viewer of the notebook: two hundred pages are told twice a second
 AWAY = 60.0  # seconds after which who comes back is told what happened
 BEAT = 1.0  # seconds of silence after which a heartbeat shows that the link works
+STORE = {"offline": "store-away", "full": "store-full"}  # what a page is told of the database
 RETRY = 1.0  # seconds before a feed that failed is asked again
 
 log = logging.getLogger(__name__)
@@ -281,9 +282,7 @@ class Viewer:
 
     def _beat(self, subscription: Subscription | None) -> None:
         """A sign of life: who serves the notebook and who is here. `None`: the feed itself is away."""
-        engine = "away" if subscription is None else subscription.engine
-        if self._feed.state == "offline" or subscription is None:
-            engine = "store-away"
+        engine = "store-away" if subscription is None else self._serving(subscription)
         people = [] if subscription is None else list(subscription.people)
         carets = [] if subscription is None else list(subscription.carets)
         self._told = (engine, people, carets)
@@ -291,9 +290,13 @@ class Viewer:
         others = [{"page": one.page, "member": one.member, "cell": one.cell_id, "at": one.at} for one in carets]
         self._send("beat", beat | {"server": self._feed.web_id, "carets": others})
 
+    def _serving(self, subscription: Subscription) -> str:
+        """Who serves the notebook, or what keeps them from it."""
+        return STORE.get(self._feed.state, subscription.engine)
+
     def tell(self, subscription: Subscription, *, idle: bool) -> None:
         """A heartbeat when nothing else was sent, or when what it tells has changed."""
-        engine = "store-away" if self._feed.state == "offline" else subscription.engine
+        engine = self._serving(subscription)
         if (
             idle
             or self._told is None

@@ -6,6 +6,7 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
+import asyncpg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -100,7 +101,10 @@ def install(app: FastAPI) -> None:
 
     async def _away(_: Request, error: Exception) -> JSONResponse:
         log.warning("database away: %s", error)
-        answer = problem(503, "The database cannot be reached right now; the same request can be sent again.")
+        told = "The database cannot be reached right now"
+        if isinstance(error, asyncpg.DiskFullError):
+            told = "The database has no room left on its disk"
+        answer = problem(503, f"{told}; the same request can be sent again.")
         answer.headers["Retry-After"] = str(RETRY_SECONDS)
         return answer
 

@@ -406,6 +406,9 @@ class Writer:
         self.away = True
         if all(pending.withdrawn for pending in batch):
             raise Withdrawn from None
+        if isinstance(error, asyncpg.DiskFullError):  # people see nothing else of it: reading works
+            with contextlib.suppress(*UNREACHABLE):
+                await self._pool.execute("SELECT pg_notify('nightbook_full', '')")
         await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
 
     def _here(self) -> None:

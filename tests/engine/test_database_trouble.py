@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -75,6 +76,10 @@ async def eventually(condition: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"not within 30 s: {what}")
 
 
+ENDLESS = CELL.replace("flush=True)", "'x' * 20_000, flush=True)").replace("time.sleep(0.02)", "time.sleep(0.002)")
+SPOOL_BYTES = 2**20
+
+
 class Work:
     """A notebook whose one cell prints until it is told that it is enough."""
 
@@ -105,15 +110,16 @@ class Work:
 
 
 @contextlib.asynccontextmanager
-async def work(database: str, tmp_path: Path) -> AsyncIterator[tuple[Work, Proxy]]:
+async def work(database: str, tmp_path: Path, source: str = CELL, **settings: Any) -> AsyncIterator[tuple[Work, Proxy]]:
     async with (
         between(database) as (proxy, address),
         looking_on(database, tmp_path) as hand,
-        worker(address, tmp_path, poll=0.5),
+        worker(address, tmp_path, poll=0.5, sandbox=settings) as inside,
     ):
-        notebook_id, [cell] = await hand.create(("python", CELL))
+        notebook_id, [cell] = await hand.create(("python", source))
         await hand.ask(notebook_id, "run_cell", cell_id=cell)
-        await hand.until(notebook_id, lambda n: "line 3\n" in text_of(n, cell), 60)
+        await hand.until(notebook_id, lambda n: "line 3" in text_of(n, cell), 60)
+        hand.supervisor = inside.supervisor
         yield Work(hand, notebook_id, cell), proxy
 
 
@@ -137,6 +143,31 @@ async def test_a_database_that_is_away_or_silent_is_waited_for(database: str, tm
         await trio.to_thread.run_sync(proxy.restore)
         await at.hand.until(at.id, lambda n: n.seq > before + 5, 60)
         await at.ends_whole()
+
+
+async def test_a_program_that_prints_without_end_is_slowed_and_no_buffer_grows(database: str, tmp_path: Path) -> None:
+    """Invariant 10: while the database is away its output waits in the spool, bounded; then the program itself does."""
+    async with work(database, tmp_path, ENDLESS, spool_bytes=SPOOL_BYTES) as (at, proxy):
+        await trio.to_thread.run_sync(proxy.refuse)
+        seen, since = -1, trio.current_time()
+        with trio.fail_after(60):
+            while trio.current_time() - since < 1.5:
+                if (now := at.count()) != seen:
+                    seen, since = now, trio.current_time()
+                await trio.sleep(0.05)
+        assert at.hand.supervisor is not None
+        session = at.hand.supervisor._sessions[at.id]
+        assert session._tenancy.sandbox is not None
+        assert (await session._tenancy.sandbox.status())["spool"] < 2 * SPOOL_BYTES
+        assert session._tenancy.records._bytes < 2 * SPOOL_BYTES
+        await trio.to_thread.run_sync(proxy.restore)
+        await eventually(lambda: at.count() > seen + 20, "the program goes on by itself")
+        (tmp_path / "workspaces" / at.id / "enough").touch()
+        assert await at.hand.ended(at.id, at.cell, 60) == "done"
+        frames = [frame for frame in await at.hand.frames(at.id) if frame.kind == "output"]
+        lines = "".join(frame.body["text"] for frame in frames if not frame.body.get("left_out")).splitlines()
+        whole = [line for line in lines if line.endswith("x") and line.startswith("line ")]
+        assert [line.split()[1] for line in whole[: seen + 1]] == [str(n) for n in range(seen + 1)]
 
 
 async def test_a_full_disk_loses_nothing_and_blames_no_step(database: str, tmp_path: Path) -> None:

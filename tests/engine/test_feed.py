@@ -15,6 +15,7 @@ from engine.frames import draft
 from engine.store import asking, asks, ownership
 from engine.store.steps import Row, Step, Writer
 from tests.engine.store.test_steps import Committer
+from tests.engine.test_database_trouble import FULL
 
 
 class Appender:
@@ -180,6 +181,25 @@ async def test_viewers_that_leave_give_everything_back(house: House) -> None:
         while feed.statistics()["notebooks"]:
             await asyncio.sleep(0.01)
     assert feed.statistics() == {"notebooks": 0, "viewers": 0, "frames": 0, "bytes": 0}
+
+
+@pytest.mark.asyncio
+async def test_viewers_hear_that_the_disk_is_full_while_it_is(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading works, so nothing else would tell them why nothing comes."""
+    monkeypatch.setattr("engine.feed.FULL_SECONDS", 2.5)
+    notebook, feed = await house.notebook(), await house.feed()
+    viewer = await attach(feed, after=1)
+    for statement in FULL:
+        await house.pool.execute(statement)
+    saying = asyncio.create_task(notebook.say("waits"))
+    async with asyncio.timeout(20):
+        while feed.state != "full":
+            await asyncio.sleep(0.01)
+        await house.pool.execute("TRUNCATE full_disk")
+        await saying
+        assert await read(viewer, 2) == [2]
+        while feed.state != "live":
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.asyncio

@@ -61,8 +61,9 @@ def build() -> FastAPI:
 
     @app.post("/world")
     async def world(request: Request) -> None:
-        """People who are here, which server this is, and how long who comes back was away."""
+        """People who are here, which server this is, how its database does, and how long who comes back was away."""
         said = await request.json()
+        feed.state = said.get("store", "live")
         feed.people[:] = said.get("people", [])
         feed.web_id = said.get("server", feed.web_id)
         feed.away = None if said.get("away") is None else Left(*said["away"])

@@ -241,6 +241,8 @@ async def test_an_idle_page_hears_a_heartbeat_that_says_who_serves(feed: Scripte
     await page.until(lambda: page.beats[-1]["engine"] == "away")
     feed.state = "offline"
     await page.until(lambda: page.beats[-1]["engine"] == "store-away")
+    feed.state = "full"
+    await page.until(lambda: page.beats[-1]["engine"] == "store-full")
     await left(page)
 
 

@@ -14,6 +14,7 @@ const FEED = {
   offline: ["Server does not answer", "No connection to the server. What runs there goes on; this page comes back by itself."],
   "engine-away": ["Engine away", "Nothing serves this notebook at the moment. What you ask for is kept until it is back."],
   leaving: ["Server restarts", "The server restarts. What runs goes on; this page comes back by itself."],
+  "store-full": ["Database full", "The database has no room left on its disk, so nothing new can be kept. Programs are held up and lose nothing; all goes on by itself once there is room."],
   "store-away": ["Database away", "The server cannot reach its database. What runs goes on; this page comes back by itself."],
 };
 
@@ -106,7 +107,7 @@ export default {
     link() {
       if (this.feed === "offline" && !this.network) return FEED.network;
       if (this.feed !== "live" && this.feed !== "catching-up" && this.engine === "leaving") return FEED.leaving;
-      if (this.feed === "engine-away" && this.engine === "store-away") return FEED["store-away"];
+      if (this.feed === "engine-away" && this.engine in FEED) return FEED[this.engine];
       return FEED[this.feed];
     },
     known() {
