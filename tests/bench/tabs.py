@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed
 
 ELEMENTS = re.compile(r"parseElements\(String\.raw`(.*?)`\)", re.DOTALL)
 CLIENT = re.compile(r"'client_id': '([^']+)'")
-CALL = re.compile(r'runMethod\(\d+, "push", (\[.*\])\)$', re.DOTALL)
+CALL = re.compile(r'runMethod\(\d+, "(push|beat)", (\[.*\])\)$', re.DOTALL)
 
 
 class Tab:
@@ -34,6 +34,7 @@ class Tab:
         self.headers = {"Authorization": f"Bearer {token}"}
         self.seq: int | None = None
         self.stream = 0
+        self.taken = 0  # messages of this stream
         self.wrong: list[str] = []
         self.live = asyncio.Event()
         self.moved = asyncio.Event()
@@ -86,7 +87,7 @@ class Tab:
                 if text == "2":
                     await socket.send("3")
                 elif text.startswith("40"):
-                    self.stream += 1
+                    self.stream, self.taken = self.stream + 1, 0
                     await self._emit(socket, "look", looking=True, back=False)
                     await self._emit(socket, "hello", stream=self.stream, seq=self.seq)
                 elif text.startswith("44"):
@@ -94,16 +95,24 @@ class Tab:
                 elif text.startswith("42"):
                     name, *arguments = json.loads(text[2:])
                     found = CALL.search(arguments[0].get("code", "")) if name == "run_javascript" else None
-                    if found is not None:
-                        await self._drawn(socket, json.loads(json.loads(found[1])[0]))
+                    if found is not None and found[1] == "push":
+                        await self._drawn(socket, json.loads(json.loads(found[2])[0]))
+                    elif found is not None:
+                        self._beat(json.loads(found[2])[0])
         except ConnectionClosed:
             return
+
+    def _beat(self, beat: dict[str, Any]) -> None:
+        """A heartbeat that counts no more messages than came says that there is nothing new."""
+        if (beat["stream"], beat["n"]) == (self.stream, self.taken) and self.seq is not None:
+            self.live.set()
 
     async def _drawn(self, socket: ClientConnection, message: dict[str, Any]) -> None:
         if message["stream"] != self.stream:
             return
         if message["prev"] is not None and message["prev"] != self.seq:
             self.wrong.append(f"had {self.seq}, was given what follows on {message['prev']}")
+        self.taken = message["n"] + 1
         if message["seq"] is not None:
             self.seq = message["seq"]
             self.moved.set()

@@ -52,14 +52,19 @@ async def test_a_cell_s_files_are_kept_at_its_end_and_fill_the_folder_of_another
 
 
 @pytest.mark.trio
-async def test_a_cell_that_runs_for_long_has_its_files_kept_meanwhile(
+async def test_a_cell_that_runs_for_long_has_its_files_kept_meanwhile_and_edits_too_though_it_prints_steadily(
     database: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.3)
     async with worker(database, tmp_path) as hand:
-        notebook_id, [cell] = await hand.create(("shell", "echo begun > log; until [ -e go ]; do sleep 0.05; done"))
+        notebook_id, [cell] = await hand.create(
+            ("shell", "until [ -e go ]; do echo line | tee -a log; sleep 0.03; done")
+        )
         await hand.ask(notebook_id, "run_cell", cell_id=cell)
-        notebook = await hand.until(notebook_id, lambda n: "log" in n.files)
+        notebook = await hand.until(notebook_id, lambda n: n.files.get("log", {}).get("version", 0) >= 2)
+        assert notebook.cells[cell].state == "running"
+        await hand.ask(notebook_id, "rename", title="Saved while it prints")
+        notebook = await hand.until(notebook_id, lambda n: n.title == "Saved while it prints")
         assert notebook.cells[cell].state == "running"
         await upload(hand, notebook_id, "go", b"")
         assert await hand.ended(notebook_id, cell) == "done"
