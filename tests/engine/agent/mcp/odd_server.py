@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-BEHAVIOUR = sys.argv[1]
+BEHAVIOUR = sys.argv[1] if __name__ == "__main__" else ""
 ANY = {"type": "object"}
 ECHO = {
     "name": "echo",
