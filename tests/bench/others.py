@@ -20,8 +20,10 @@ import httpx
 from e2e.api import Api
 from e2e.server import Server, free_port
 from e2e.waiting import until
+from tests.bench import toy
 
 FAKELLM = "fakellm==0.3.5"  # speaks both protocols, by rules
+TINYQ4 = "tinyq4==0.1.0"  # runs a real model; ends its replies without a reason to stop, as small servers do
 RULES = {
     "rules": [
         {
@@ -113,9 +115,32 @@ def rules(folder: Path) -> None:
             server.stop_all()
 
 
+def inference(folder: Path) -> None:
+    """tinyq4, a transformer runtime, with a model of random weights: a turn of prose without sense."""
+    programs = environment(folder / "environment", TINYQ4)
+    toy.write(folder / "toy.gguf")
+    port = free_port()
+    with running([str(programs / "tinyq4"), "toy.gguf", "--server", str(port)], port, folder) as url:
+        server = Server(folder / "data", OLLAMA_URL=f"{url}/v1")
+        try:
+            server.start()
+            api = Api(server.url, server.token)
+            tried = api.client.post("/api/v1/models/ollama/try").json()
+            print(f"{TINYQ4} offers {tried['models']}")
+            [model] = tried["models"]
+            state, told = turn(api, f"ollama:{model}", "Say something.")
+            print(f"{TINYQ4} as ollama:{model}: {state}\n{told}")
+            assert state == "done"
+            assert "thought: " in told
+            api.close()
+        finally:
+            server.stop_all()
+
+
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="nightbook-others-") as folder:
-        rules(Path(folder))
+    for shown in (rules, inference):
+        with tempfile.TemporaryDirectory(prefix="nightbook-others-") as folder:
+            shown(Path(folder))
 
 
 if __name__ == "__main__":

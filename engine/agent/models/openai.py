@@ -1,13 +1,14 @@
 """The chat completions protocol, by the `openai` SDK, chunk by chunk: OpenAI, Ollama, vLLM, llama.cpp, gateways.
 
 The SDK runs in the turn's own trio task. What servers add to the protocol is taken where it is wide-spread (thinking as
-`reasoning_content` or `reasoning`); what one refuses (usage in the stream) is left out from then on.
+`reasoning_content` or `reasoning`), and what they leave out is done without (a reason to stop before the mark at the
+end); what one refuses (usage in the stream) is left out from then on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from engine.agent.calls import Call, Conversation, Picture, Reply, Search, Thought, ToolSpec, Usage
@@ -17,6 +18,7 @@ from engine.agent.models.speaking import SpokenModel
 
 PROTOCOL = "openai"
 _THINKING = ("reasoning_content", "reasoning")
+_END = b"[DONE]"
 _OPTIONAL = ("stream_options", "web_search_options")
 
 
@@ -30,6 +32,22 @@ class OpenAIModel(SpokenModel):
 
     def _reading(self, names: Mapping[str, str]) -> Reading:
         return Reading(names)
+
+    async def _events(self, stream: Any, reading: Reading) -> AsyncIterator[Mapping[str, Any]]:
+        """Notices the mark at the end, which the SDK keeps to itself: some servers give no other sign of it."""
+        body, tail = stream.response.aiter_bytes, b""
+
+        async def watched(*args: Any, **named: Any) -> AsyncIterator[bytes]:
+            nonlocal tail
+            async for data in body(*args, **named):
+                tail = (tail + data)[-len(_END) - 8 :]
+                yield data
+
+        stream.response.aiter_bytes = watched
+        async for event in super()._events(stream, reading):
+            yield event
+        if _END in tail:
+            reading.end()
 
     async def _open(
         self, sdk: Any, client: Any, messages: list[dict[str, Any]], names: Mapping[str, str], tools: Sequence[ToolSpec]
@@ -135,6 +153,11 @@ class Reading:
     @property
     def finished(self) -> bool:
         return self._stop is not None
+
+    def end(self) -> None:
+        """The mark at the end came: a reply without a reason to stop is whole, too, if there is anything in it."""
+        if self._text or self._calls:
+            self._stop = self._stop or "stop"
 
     def take(self, chunk: Mapping[str, Any]) -> list[Thought | Search]:
         """One chunk; what is to be shown of it."""

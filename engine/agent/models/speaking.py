@@ -114,8 +114,8 @@ class SpokenModel(ABC):
                 stream = await self._open(sdk, opened, self._messages(conversation, names), names, tools)
                 async with stream:
                     await expect_events(self._place, stream.response)
-                    async for event in stream:
-                        for said in reading.take(event.to_dict()):
+                    async for event in self._events(stream, reading):
+                        for said in reading.take(event):
                             yield said
         except ModelFailed:
             raise
@@ -131,6 +131,11 @@ class SpokenModel(ABC):
                 usage=self._usage(reading),
             )
         yield reading.reply(self.name, self._usage(reading), self._config.reply_tokens)
+
+    async def _events(self, stream: Any, reading: Any) -> AsyncIterator[Mapping[str, Any]]:
+        """What comes, event by event."""
+        async for event in stream:
+            yield event.to_dict()
 
     def _usage(self, reading: Reading) -> Usage | None:
         usage = reading.usage

@@ -295,6 +295,18 @@ async def test_a_connection_cut_at_every_event_is_a_failure_that_may_be_tried_ag
 
 
 @pytest.mark.trio
+async def test_the_mark_at_the_end_is_enough_where_a_server_gives_no_reason_to_stop() -> None:
+    said_so = [spoken.chunk({"content": "Hel"}), spoken.chunk({"content": "lo"})]
+    with provider([Answer([*said_so, spoken.DONE])]) as server:
+        items, reply = await said(model(server, "openai"))
+        assert items == [Thought("Hel"), Thought("lo")]
+        assert (reply.calls, reply.unfinished, reply.error) == ([], False, None)
+    for pieces in (said_so, [spoken.DONE], [*said_so, b"data: [DO"]):
+        with provider([Answer(pieces)]) as server:
+            assert (await failure(server, "openai")).again
+
+
+@pytest.mark.trio
 async def test_errors_in_the_midst_of_a_reply() -> None:
     def broken(kind: str) -> list[bytes]:
         return [
