@@ -205,8 +205,9 @@ class Journal:
     async def wanted(self, worker_id: str) -> list[str]:
         return await self._bridge.run(ownership.wanted, self._pool, worker_id)
 
-    async def owned_elsewhere(self, notebook_id: str, host: str) -> bool:
-        return await self.query(ownership.owned_elsewhere, notebook_id, host)
+    async def elsewhere(self, notebook_ids: Sequence[str], host: str) -> dict[str, int]:
+        """Those of the notebooks that another machine has, or had since, with their epochs."""
+        return await self.query(ownership.elsewhere, notebook_ids, host)
 
     async def owned_with_news(self, worker_id: str) -> list[str]:
         return await self._bridge.run(ownership.owned_with_news, self._pool, worker_id)

@@ -146,8 +146,9 @@ class Session:
             log.warning("notebook %s: a question to the kernel: %s", self.id, error)
 
     async def memory(self) -> int:
-        """Bytes that the programs of its sandbox use now; 0 without one, or when it does not answer in time."""
-        with trio.move_on_after(REQUEST_SECONDS), contextlib.suppress(SandboxError):
+        """Bytes that the programs of its sandbox use now; 0 without one, when it does not answer in time, or when the
+        session lets go of it meanwhile, as one does that was overtaken."""
+        with trio.move_on_after(REQUEST_SECONDS), contextlib.suppress(SandboxError, trio.ClosedResourceError):
             if self._tenancy.sandbox is not None:
                 used: int = (await self._tenancy.sandbox.status())["memory"]
                 return used
@@ -210,7 +211,7 @@ class Session:
         if sandbox is None:
             return
         with trio.CancelScope(shield=True), trio.move_on_after(REQUEST_SECONDS):
-            if await self._journal.owned_elsewhere(self.id, self._config.machine.id):
+            if await self._journal.elsewhere([self.id], self._config.machine.id):
                 log.warning("notebook %s: it is on another machine now, so its sandbox here is ended", self.id)
                 with contextlib.suppress(SandboxError, trio.ClosedResourceError):
                     await sandbox.shutdown()

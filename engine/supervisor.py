@@ -15,7 +15,7 @@ import trio
 from engine.ids import new_id
 from engine.journal import Journal
 from engine.machine import this_machine
-from engine.sandbox.client import SandboxConfig
+from engine.sandbox.client import Sandbox, SandboxConfig, SandboxError, alive
 from engine.session import Session, SessionConfig
 from engine.store.ownership import BEAT_SECONDS
 from engine.store.reading import UnknownNotebook
@@ -24,6 +24,7 @@ from engine.store.steps import UNREACHABLE
 log = logging.getLogger(__name__)
 
 MEMORY_SECONDS = 30.0
+LEFT_OVER_SECONDS = 20.0  # a shim gives its programs 10 s to go
 T = TypeVar("T")
 
 
@@ -142,6 +143,7 @@ class Supervisor:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._beat)
+                nursery.start_soon(self._end_left_over)
                 nursery.start_soon(self._bound_memory)
                 nursery.start_soon(self._watch)
         finally:
@@ -174,6 +176,19 @@ class Supervisor:
             log.info("workers found dead: %s", ", ".join(dead))
             await self._journal.bury(dead)
             self._look.set()
+
+    async def _end_left_over(self) -> None:
+        """What runs here since before another machine took its notebook over was told as lost, so it ends."""
+        config = self._config.sandbox
+        folders = await trio.to_thread.run_sync(lambda: [path.name for path in config.root.glob("*") if alive(path)])
+        for notebook_id, epoch in (await self._journal.elsewhere(folders, self.host)).items():
+            log.info("notebook %s: it is on another machine now, so its sandbox here is ended", notebook_id)
+            with contextlib.suppress(SandboxError, OSError):
+                sandbox = await Sandbox.join(config, notebook_id, epoch, lambda _: 0)
+                if sandbox is not None:
+                    with trio.move_on_after(LEFT_OVER_SECONDS):
+                        await sandbox.shutdown()
+                    await sandbox.aclose()
 
     async def _watch(self) -> None:
         """Looks at everything: at the start, after a lost connection, and every few seconds behind lost hints."""

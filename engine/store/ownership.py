@@ -57,9 +57,14 @@ async def living(pool: Db, host: str) -> list[str]:
     return [row["id"] for row in await pool.fetch("SELECT id FROM worker WHERE host = $1 AND until > now()", host)]
 
 
-# Whether the worker $1 may join what lives in the notebook's sandbox, or nobody is left who could.
-_WITHIN_REACH = f"""(n.place IS NULL OR n.place = (SELECT w.host FROM worker w WHERE w.id = $1) OR NOT EXISTS (
-    SELECT 1 FROM worker w WHERE w.host = n.place AND w.until > now() - interval '{PRECEDENCE_SECONDS} s'))"""
+def within_reach(host: str) -> str:
+    """SQL: whether the machine `host`, an expression, can join the sandbox of notebook `n`, or nobody else can."""
+    return f"""(n.place IS NULL OR n.place = {host} OR NOT EXISTS (
+        SELECT 1 FROM worker there WHERE there.host = n.place
+          AND there.until > now() - interval '{PRECEDENCE_SECONDS} s'))"""
+
+
+_WITHIN_REACH = within_reach("(SELECT w.host FROM worker w WHERE w.id = $1)")
 
 
 async def claim(pool: Db, notebook_id: str, worker_id: str) -> Claim | None:
@@ -117,19 +122,18 @@ async def wanted(pool: Db, worker_id: str) -> list[str]:
     return [row["id"] for row in await pool.fetch(WANTED, worker_id)]
 
 
-async def owned_elsewhere(pool: Db, notebook_id: str, host: str) -> bool:
-    """Whether another machine has or had the notebook since: who lost it may end what still runs for it on `host`."""
-    found: bool = await pool.fetchval(
+async def elsewhere(pool: Db, notebook_ids: Sequence[str], host: str) -> dict[str, int]:
+    """Those of the notebooks that another machine has, or had since, with their epochs: what still runs for them on
+    `host` was told as lost, and may be ended."""
+    rows = await pool.fetch(
         """
-        SELECT EXISTS (
-            SELECT 1 FROM notebook n LEFT JOIN worker w ON w.id = n.owner
-            WHERE n.id = $1 AND (w.host <> $2 OR n.owner IS NULL AND n.place IS DISTINCT FROM $2)
-        )
+        SELECT n.id, n.epoch FROM notebook n LEFT JOIN worker w ON w.id = n.owner
+        WHERE n.id = ANY($1::text[]) AND (w.host <> $2 OR n.owner IS NULL AND n.place IS DISTINCT FROM $2)
         """,
-        notebook_id,
+        list(notebook_ids),
         host,
     )
-    return found
+    return {row["id"]: row["epoch"] for row in rows}
 
 
 OWNED_WITH_NEWS = """

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.frames import Frame
 from engine.notebook import Notebook, fold
 from engine.snapshot import FORMAT, dump, load
+from engine.store.ownership import within_reach
 
 if TYPE_CHECKING:
     from engine.store.pools import Db
@@ -138,10 +139,12 @@ async def heads(pool: Db, ids: Sequence[str]) -> dict[str, int]:
 async def engines_away(pool: Db, ids: Sequence[str]) -> set[str]:
     """Those of `ids` that no living worker serves, or could take."""
     rows = await pool.fetch(
-        """
+        f"""
         SELECT n.id FROM notebook n
-        WHERE n.id = ANY($1::text[])
-          AND NOT EXISTS (SELECT 1 FROM worker w WHERE w.until > now() AND (n.owner IS NULL OR w.id = n.owner))
+        WHERE n.id = ANY($1::text[]) AND NOT EXISTS (
+            SELECT 1 FROM worker w WHERE w.until > now()
+              AND (w.id = n.owner OR n.owner IS NULL AND {within_reach("w.host")})
+        )
         """,
         list(ids),
     )

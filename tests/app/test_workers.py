@@ -204,7 +204,7 @@ def test_on_one_machine_who_dies_or_freezes_is_followed(town: Town) -> None:
     goes_on(busy)
     assert_whole(town, busy)
     assert town.owner(busy) != owner
-    assert second.running, "an engine that is refused stops, its worker does not"
+    assert second.running, f"an engine that is refused stops, its worker does not:\n{second.told()[-6000:]}"
     assert "Traceback" not in second.told() + third.told()
 
 

@@ -347,6 +347,35 @@ async def test_a_frozen_sandbox_ends_its_run_with_the_reason_and_the_next_run_wo
 
 
 @pytest.mark.trio
+async def test_a_sandbox_that_is_let_go_while_its_memory_is_asked_for_ends_no_worker(
+    database: str, tmp_path: Path
+) -> None:
+    """A worker that wakes from being frozen does all at once: it counts memory while its engines find out that they
+    were overtaken."""
+    async with worker(database, tmp_path) as hand:
+        notebook_id, [cell] = await hand.create(("python", "1"))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        assert await hand.ended(notebook_id, cell) == "done"
+        assert hand.supervisor is not None
+        session = hand.supervisor._sessions[notebook_id]
+        assert session is not None
+        sandbox = session._tenancy.sandbox
+        assert sandbox is not None
+        assert await session.memory() > 0
+        shim = shim_of(tmp_path / "sandboxes" / notebook_id)
+        os.kill(shim, signal.SIGSTOP)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(session.memory)
+                with trio.fail_after(20):
+                    while not sandbox._requesting.locked():
+                        await trio.sleep(0.01)
+                await sandbox.aclose()
+        finally:
+            os.kill(shim, signal.SIGCONT)
+
+
+@pytest.mark.trio
 async def test_a_sandbox_that_a_dead_engine_was_just_starting_fails_no_run(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

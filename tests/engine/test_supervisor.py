@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from engine.journal import Journal
+from engine.sandbox.client import alive
 from engine.supervisor import too_much
 from tests.engine.engine_run import Hand, end_sandboxes, text_of, worker
 
@@ -113,6 +114,26 @@ async def test_a_worker_that_leaves_in_order_releases_what_it_owns(database: str
         assert await hand.sql("SELECT * FROM worker WHERE until > now()") == []
         await workers.start()
         await check(hand, notebook_id, cell)
+
+
+@pytest.mark.trio
+async def test_a_worker_ends_what_was_lost_with_its_machine_before_it_came(database: str, tmp_path: Path) -> None:
+    """The machine had no worker for longer than others wait; its programs went on, for nobody."""
+    endless = "import time\nprint('on', flush=True)\nwhile True: time.sleep(0.1)"
+    async with worker(database, tmp_path / "one", keep=True) as hand:
+        notebook_id, [cell] = await hand.create(("python", endless))
+        await hand.ask(notebook_id, "run_cell", cell_id=cell)
+        await hand.until(notebook_id, lambda n: "on" in text_of(n, cell))
+    left = tmp_path / "one" / "sandboxes" / notebook_id
+    async with worker(database, tmp_path / "two") as hand:
+        await hand.sql("UPDATE worker SET until = now() - interval '1 h' WHERE until < now()")
+        assert await hand.ended(notebook_id, cell) == "error"
+        assert "lost with machine" in ((await hand.notebook(notebook_id)).cells[cell].reason or "")
+        assert alive(left), "nobody was there to end it"
+        async with worker(database, tmp_path / "one"):
+            with trio.fail_after(60):
+                while alive(left):
+                    await trio.sleep(0.05)
 
 
 def test_the_oldest_idle_kernels_go_first_and_only_as_many_as_needed() -> None:

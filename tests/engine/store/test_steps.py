@@ -230,6 +230,43 @@ async def test_a_living_owner_keeps_its_notebook_and_a_dead_one_loses_it(pool: A
 
 
 @pytest.mark.asyncio
+async def test_a_live_sandbox_is_its_own_machine_s_for_a_minute(pool: Any, writer: Committer) -> None:
+    """Whether its worker died or left; and pages say meanwhile that nobody serves it. Without one it is anybody's."""
+    await make(pool, "a")
+    for worker, host in (("w1", "here"), ("w2", "here"), ("far", "there")):
+        await ownership.beat(pool, worker, host)
+    claim = await ownership.claim(pool, "a", "w1")
+    assert claim is not None
+    view = Projection("t", "running", 0, 1, False, True, True, "here")
+    await writer.commit(Step("a", claim.epoch, 1, [said("x")], projection=view))
+    assert await ownership.release(pool, "a", claim.epoch, only_idle=False)
+    await ownership.bury(pool, ["w1", "w2"])
+    assert await ownership.wanted(pool, "far") == []
+    assert await ownership.claim(pool, "a", "far") is None
+    assert await reading.engines_away(pool, ["a"]) == {"a"}
+    await ownership.beat(pool, "w3", "here")
+    assert await ownership.wanted(pool, "w3") == ["a"]
+    assert await reading.engines_away(pool, ["a"]) == set()
+    back = await ownership.claim(pool, "a", "w3")
+    assert back is not None
+    await pool.execute("UPDATE worker SET until = now() - interval '61 s' WHERE host = 'here'")
+    assert await ownership.wanted(pool, "far") == ["a"]
+    assert await ownership.claim(pool, "a", "far") is not None
+    assert await ownership.elsewhere(pool, ["a", "b"], "here") == {"a": 3}
+    assert await ownership.elsewhere(pool, ["a"], "there") == {}
+
+
+@pytest.mark.asyncio
+async def test_a_worker_learns_at_its_beat_that_it_was_taken_for_dead(pool: Any) -> None:
+    assert not await ownership.beat(pool, "w", "host")
+    assert await ownership.beat(pool, "w", "host")
+    await pool.execute("UPDATE worker SET until = now() - interval '1 s'")
+    assert not await ownership.beat(pool, "w", "host"), "its time ran out, though nobody said that it is dead"
+    await ownership.bury(pool, ["w"])
+    assert not await ownership.beat(pool, "w", "host")
+
+
+@pytest.mark.asyncio
 async def test_a_notebook_is_not_released_while_a_command_waits(pool: Any) -> None:
     await make(pool, "a")
     claim = await ownership.claim(pool, "a", "w1")
