@@ -1,5 +1,6 @@
 """The server is killed with -9 in the middle: programs go on without it, and nothing of what they print is lost."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -47,6 +48,19 @@ def test_the_server_is_killed_with_the_page_open(
     kill_and_start_again(server)
     assert_whole(page, notebook)
     assert_whole(visit().open(notebook), notebook)
+    assert notebook.file(LOG) == ONCE
+    assert page.problems == []
+
+
+def test_the_server_leaves_in_order_and_the_page_finds_the_next_one(
+    notebook: Notebook, visit: Callable[..., Visitor], server: Server
+) -> None:
+    page = run_to_line_100(visit(), notebook)
+    assert server.terminate() == 0
+    expect(page.feed).to_have_text(re.compile("Server restarts|Server does not answer"), timeout=30_000)
+    server.start()
+    page.wait_live(60)
+    assert_whole(page, notebook)
     assert notebook.file(LOG) == ONCE
     assert page.problems == []
 

@@ -152,13 +152,18 @@ def test_pages_of_at_most_a_thousand(api: Api) -> None:
 def test_a_reader_that_reads_nothing_holds_nobody_up(api: Api, notebook: Notebook) -> None:
     flood = "for n in range(40): print('z' * 50_000)"
     notebook.ask("edit_cell", cell_id=notebook.cells[0], source=flood)
-    with follow(api.client, notebook.id, after=0), follow(api.client, notebook.id, after=notebook.head()) as events:
+    with (
+        follow(api.client, notebook.id, after=0) as stalled,
+        follow(api.client, notebook.id, after=notebook.head()) as events,
+    ):
         notebook.run(notebook.cells[0])
         for event in events:
             body = event.data.get("body", {})
             if body.get("event") == "ended":
                 assert body["status"] == "done"
                 break
+        last = event.data["seq"]
+        assert numbers(frames_up_to(stalled, last)) == list(range(1, last + 1)), "and gets every frame once, later"
 
 
 def test_a_reader_that_goes_is_forgotten_and_nothing_stops(api: Api, notebook: Notebook) -> None:

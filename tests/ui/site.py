@@ -61,9 +61,11 @@ def build() -> FastAPI:
 
     @app.post("/world")
     async def world(request: Request) -> None:
-        """People who are here, which server this is, how its database does, and how long who comes back was away."""
+        """Who is here, which server this is, how it and its database do, how long who comes back was away."""
         said = await request.json()
         feed.state = said.get("store", "live")
+        for one in feed.subscriptions:
+            one.engine = said.get("engine", "here")
         feed.people[:] = said.get("people", [])
         feed.web_id = said.get("server", feed.web_id)
         feed.away = None if said.get("away") is None else Left(*said["away"])

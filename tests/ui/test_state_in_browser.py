@@ -101,16 +101,25 @@ def test_who_comes_back_sees_what_happened_and_where_they_left(page: Page, site:
     expect(strip).to_have_count(0)
 
 
-@pytest.mark.parametrize(("store", "words"), [("offline", "Database away"), ("full", "Database full")])
-def test_a_database_that_is_away_or_full_is_told_and_what_was_there_stays(
-    page: Page, site: Site, store: str, words: str
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"store": "offline"}, "Database away"),
+        ({"store": "full"}, "Database full"),
+        ({"engine": "away"}, "Engine away"),
+        ({"engine": "leaving"}, "Server restarts"),
+    ],
+    ids=["database away", "database full", "engine away", "server leaves"],
+)
+def test_what_is_away_or_full_is_told_and_what_was_there_stays(
+    page: Page, site: Site, what: dict[str, str], words: str
 ) -> None:
     notebook = site.notebook(("python", "1"))
     opened(page, site, notebook)
     site.start(notebook)
     site.prints(notebook, "what was there\n")
     state = page.get_by_test_id("feed-state")
-    site.call("POST", "/world", {"store": store})
+    site.call("POST", "/world", what)
     expect(state).to_have_text(words)
     expect(state).to_have_attribute("data-state", "engine-away")
     expect(page.get_by_test_id("cell")).to_contain_text("what was there")
