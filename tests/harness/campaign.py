@@ -59,6 +59,7 @@ class Campaign:
                 for played in playing:
                     played.result()
             late = self._wait_for_the_end()
+            self._house.assert_alive()
             operator.finish()
             assert operator.failed is None, operator.failed
             return late + [one for stage in self._stages for one in violations(self._gather(stage, operator.approved))]

@@ -52,16 +52,23 @@ class House:
     def servers(self) -> list[Server]:
         return [self.web, *self.workers]
 
+    def assert_alive(self) -> None:
+        """Nobody dies but of what we do."""
+        for server in self.servers:
+            assert server.running, f"{server} ended by itself:\n{server.told()[-4000:]}"
+
     # Troubles
 
     def kill(self, which: Server, dead_seconds: float) -> None:
         """kill -9, and up again after a while."""
+        self.assert_alive()
         which.kill()
         time.sleep(dead_seconds)
         which.start()
 
     def kill_all(self, dead_seconds: float) -> None:
         """Every process of the server at once; the sandboxes stay."""
+        self.assert_alive()
         for server in self.servers:
             assert server.process is not None
             server.process.kill()
