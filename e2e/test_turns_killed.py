@@ -234,6 +234,7 @@ def test_killed_at_every_event_of_a_reply(protocol: str, weak: Server, hand: Api
     whole(notebook)
 
 
+@pytest.mark.soak("an engine that is ended in such a call shows the same, in tests/engine/agent/mcp")
 def test_killed_in_a_call_to_a_tool_server(weak: Server, hand: Api) -> None:
     """Nobody but the server could know how far it came, and it went with the worker: a person is asked, and it is not
     called again."""
