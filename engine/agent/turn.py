@@ -523,6 +523,12 @@ class Turn:
             raise _first(group) from None
         if reply is None:
             raise RuntimeError("the reply ended without saying so")
+        if conversation.blobs and getattr(self._model, "blind", False) and not self._blind:
+            self._blind = True
+            told = [{"kind": "pictures", "name": str(len(conversation.blobs)), "problem": "it reads text alone"}]
+            self._said.append(
+                draft("context", event="attached", round=number, model=begin["model"], mentions=told, **self._at)
+            )
         return reply
 
     async def _bytes_of(self, pictures: Sequence[Picture], exchanges: Sequence[Exchange]) -> dict[str, bytes]:
@@ -714,6 +720,7 @@ class Turn:
             return (), ()
         return [decide.end(run, "error", FAULT), *decide.after_end(notebook, run, "error")], ()
 
+    _blind = False  # whether people were told that its model takes no pictures
     _pending: dict[str, Any] | None = None
     _kernel: int | None = None
 

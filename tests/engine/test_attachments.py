@@ -112,3 +112,25 @@ async def test_a_call_proposed_after_a_named_file_says_so(database: str, tmp_pat
     text, picture = server.asked[0].body["messages"][1]["content"]
     assert "Ignore all that was said" in text["text"]
     assert picture["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+
+
+@pytest.mark.trio
+async def test_a_model_that_reads_text_alone_is_only_told_of_pictures_and_people_hear_of_it(
+    database: str, tmp_path: Path
+) -> None:
+    def answers(asked: Asked) -> Answer:
+        if "image_url" in str(asked.body):
+            return spoken.refusal(400, {"error": {"message": "gpt-test is not a multimodal model", "code": 400}})
+        return Answer(HELLO["openai"])
+
+    with provider(answers) as server:
+        async with worker(database, tmp_path, models=Chosen(config(server.url))) as hand:
+            notebook, [cell] = await hand.create(("agent", "See @file:one.png"))
+            await put(hand, notebook, "one.png", PNG)
+            await hand.ask(notebook, "set_model", model="ollama:gpt-test")
+            await hand.ask(notebook, "run_cell", cell_id=cell)
+            assert await hand.ended(notebook, cell, 60) == "done"
+            found = await hand.notebook(notebook)
+    assert len(server.asked) == 2
+    assert "you read text alone" in str(server.asked[1].body["messages"])
+    assert [one["kind"] for one in items(found, cell, "context")[-1]["mentions"]] == ["pictures"]

@@ -213,3 +213,6 @@ def test_a_reply_names_things_too_and_shows_them_as_links(page: Page, site: Site
     expect(page.get_by_test_id("turn-lacking")).to_contain_text("@file:lost.txt: there is no such file")
     saw.locator("summary").click()
     expect(saw).to_contain_text("Cell 2, named: 1,200 characters")
+    blind = {"kind": "pictures", "name": "1", "problem": "it reads text alone"}
+    turn.tells("context", event="attached", model="ollama:small", mentions=[blind])
+    expect(saw.last).to_contain_text("ollama:small reads text alone: a picture was only named to it")

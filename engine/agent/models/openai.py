@@ -8,6 +8,7 @@ end); what one refuses (usage in the stream) is left out from then on.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,12 @@ PROTOCOL = "openai"
 _THINKING = ("reasoning_content", "reasoning")
 _END = b"[DONE]"
 _OPTIONAL = ("stream_options", "web_search_options")
+_PICTURES = "image_url"  # refused by models that read text alone, which servers say in words of their own
+_BLIND = re.compile(
+    r"not a multimodal|mmproj|(image|vision|multimodal).{0,60}(not support|unsupported|only supported)"
+    r"|(not support|no support for|missing data required for).{0,40}(image|vision|multimodal)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class OpenAIModel(SpokenModel):
@@ -29,6 +36,11 @@ class OpenAIModel(SpokenModel):
         super().__init__(place, model, config)
         if not (config.web_search and place.url == OPENAI_URL and "search" in model):
             self._refused.add("web_search_options")
+
+    @property
+    def blind(self) -> bool:
+        """Whether it was found to read text alone: pictures are only named to it from then on."""
+        return _PICTURES in self._refused
 
     def _reading(self, names: Mapping[str, str]) -> Reading:
         return Reading(names)
@@ -68,13 +80,17 @@ class OpenAIModel(SpokenModel):
                 options["web_search_options"] = {}
             if self._place.url == OPENAI_URL:  # other servers have limits of their own, and may refuse ours
                 options["max_completion_tokens"] = self._config.reply_tokens
+            if self.blind:
+                messages = [_without_pictures(message) for message in messages]
             try:
                 return await client.chat.completions.create(
                     model=self._model, messages=messages, stream=True, **options
                 )
-            except (sdk.BadRequestError, sdk.UnprocessableEntityError) as error:
+            except (sdk.BadRequestError, sdk.UnprocessableEntityError, sdk.InternalServerError) as error:
                 said = str(error).lower()
                 refused = next((name for name in _OPTIONAL if name in said and name not in self._refused), None)
+                if refused is None and not self.blind and _BLIND.search(said) and any(map(_pictured, messages)):
+                    refused = _PICTURES
                 if refused is None:
                     raise
                 self._refused.add(refused)
@@ -233,6 +249,18 @@ class Reading:
         elif self._stop == "content_filter":
             error = "the provider's content filter stopped the reply. Say it differently, or choose another model"
         return Reply(calls, state, usage, self._stop == "length" and not calls, error=error)
+
+
+def _pictured(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(part["type"] == _PICTURES for part in content)
+
+
+def _without_pictures(message: dict[str, Any]) -> dict[str, Any]:
+    if not _pictured(message):
+        return message
+    gone = {"type": "text", "text": "(a picture is not shown here: you read text alone)"}
+    return {**message, "content": [gone if part["type"] == _PICTURES else part for part in message["content"]]}
 
 
 def _user(text: str, pictures: Sequence[Picture], blobs: Mapping[str, bytes]) -> dict[str, Any]:

@@ -112,7 +112,7 @@ export const NbContext = {
       });
     },
     missing() {
-      return (this.item.mentions ?? []).filter((one) => one.problem).map((one) => {
+      return (this.item.mentions ?? []).filter((one) => one.problem && one.kind !== "pictures").map((one) => {
         if (one.kind === "more") return `${one.name} more mentions were left out.`;
         return `@${one.kind}:${one.name}: ${one.problem}. The agent was told so.`;
       });
@@ -120,6 +120,7 @@ export const NbContext = {
     words() {
       const { event, cells, left_out: out, characters, model, upto, mentions } = this.item;
       const named = mentions?.length ? `${mentions.length} named with @` : "";
+      if (mentions?.[0].kind === "pictures") return `${model} reads text alone: ${mentions[0].name === "1" ? "a picture was" : "pictures were"} only named to it`;
       if (event === "attached") return `With it, ${model} saw what it names (${mentions.length})`;
       if (event === "compacted") return `The conversation became long: its first ${upto} rounds are put together from here on`;
       const seen = cells?.length ? `${cells.length} cell${cells.length === 1 ? "" : "s"} above, ${characters.toLocaleString()} characters` : "no cells above";
