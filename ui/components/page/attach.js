@@ -97,27 +97,30 @@ export default {
       return true;
     },
     take(files, pasted = false) {
-      for (const file of files) this.begin(file, pasted);
+      let before = null;
+      for (const file of files) before = this.begin(file, pasted, before);
     },
-    begin(file, pasted) {
+    // Begins to send one. It is named behind those that came with it and before it; the promise is of its end.
+    begin(file, pasted, before = null) {
       if (file.size > LIMIT) return this.refuse(file.name, `it has ${Math.ceil(file.size / 2 ** 20)} MiB; a file has at most ${LIMIT / 2 ** 20} MiB`);
       const one = { key: `${performance.now()} ${Math.random()}`, name: file.name, file, pasted, path: null, share: 0, words: "sending", problem: "", control: {} };
       this.sending.push(one);
-      const work = this.bring(this.sending.at(-1)).finally(() => this.busy.delete(work));
+      const work = this.bring(this.sending.at(-1), before).finally(() => this.busy.delete(work));
       this.busy.add(work);
+      return work;
     },
-    async bring(one) {
+    async bring(one, before) {
       const known = () => this.page.files();
       try {
-        const taken = new Set(this.sending.filter((other) => other !== one).map((other) => other.path));
-        const { path, there } = await placeFor(one.file, known(), taken, one.pasted);
-        one.path = path;
+        const taken = (path) => this.sending.some((other) => other !== one && !other.problem && other.path === path);
+        const { path, there } = await placeFor(one.file, known(), taken, (free) => (one.path = free), one.pasted);
         one.name = path.split("/").at(-1);
         if (!there) {
           const said = await send(one.file, this.page.file({ path }), (share) => (one.share = share), one.control);
           Object.assign(one, { share: 1, words: "being put in its place" });
           if (!(await arrived(path, said.sha256, known, () => this.left))) throw "it was sent, and has not come to the notebook's folder yet";
         }
+        await before;
         this.drop(one);
         if (!this.left) this.insert(fileMention(path));
       } catch (problem) {

@@ -260,7 +260,8 @@ export default {
       }
     },
     left() {
-      this.list.close();
+      // The editor that takes the place of a plain field, or the other way round, keeps the focus.
+      this.$nextTick(() => (this.editor.focused ? this.list.update() : this.list.close()));
       this.cell.source.send();
       if (this.cell.kind === "markdown" && this.cell.source.local.trim() !== "") this.leave();
     },

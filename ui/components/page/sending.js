@@ -30,17 +30,21 @@ async function digest(file) {
   return Array.from(new Uint8Array(sum), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// The path for `file`, and whether it is there already. Another file of that name is never replaced. `taken`: paths on
-// their way.
-export async function placeFor(file, known, taken, pasted) {
+// The path for `file`, and whether it is there already. Another file of that name is never replaced. `taken(path)`: whether
+// one is on its way there; `claim(path)` says that this one is, in the same moment in which it was free.
+export async function placeFor(file, known, taken, claim, pasted) {
   const generic = pasted && /^image\.\w+$/.test(file.name);
   const name = generic ? `pasted/${stamp()}${/\.\w+$/.exec(file.name)[0]}` : file.name;
   const [, stem, suffix] = /^(.*?)(\.[^./]*)?$/s.exec(name);
   for (let number = 1; ; number += 1) {
     const path = number === 1 ? name : `${stem}-${number}${suffix ?? ""}`;
     const there = known.get(path);
-    if (!taken.has(path) && (!there || there.deleted)) return { path, there: false };
-    if (!taken.has(path) && there.bytes === file.size && file.size <= COMPARED && (await digest(file)) === there.sha256) return { path, there: true };
+    if (taken(path)) continue;
+    if (!there || there.deleted) {
+      claim(path);
+      return { path, there: false };
+    }
+    if (there.bytes === file.size && file.size <= COMPARED && (await digest(file)) === there.sha256) return { path, there: true };
   }
 }
 
