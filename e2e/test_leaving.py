@@ -57,14 +57,16 @@ def test_the_tab_is_closed_mid_run(notebook: Notebook, visitor: Visitor, figures
 
 def test_a_page_opened_mid_run_shows_that_it_runs(api: Api, visitor: Visitor) -> None:
     """And what is queued behind stays queued, and runs in its turn."""
-    lines = 160  # it must still run when the page is there again, on a slow machine too
-    notebook = api.notebook(("python", counting(lines, 0.05)), ("python", "print('second')"))
+    lines = 40
+    until_told = "import os\nwhile not os.path.exists('go'): time.sleep(0.05)\n"  # however slow the machine is
+    notebook = api.notebook(("python", counting(lines, 0.05) + until_told), ("python", "print('second')"))
     page = begin(visitor, notebook, line=3)
     page.run(notebook.cells[1])
     page.wait_state(notebook.cells[1], "queued")
     page.close()
     page = visitor.open(notebook)
     assert [page.state(cell_id) for cell_id in notebook.cells] == ["running", "queued"]
+    assert api.client.put(f"/api/v1/notebooks/{notebook.id}/files/go", content=b"").status_code == 202
     page.wait_done(notebook.cells[1])
     assert page.lines(notebook.cells[1]) == ["second"]
     assert_whole(page, notebook, lines)
