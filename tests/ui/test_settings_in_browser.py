@@ -51,6 +51,9 @@ def test_what_is_wrong_with_a_place_is_said_and_nothing_is_lost_on_a_phone(
     before, models.script = models.script, lambda _: refusal(401, error_body("anthropic", "authentication_error", "no"))
     try:
         page.goto(f"{site.address}/settings")
+        for place in ("anthropic", "ollama"):  # on this machine, so they are asked without a click
+            expect(page.get_by_test_id(f"try-{place}")).to_be_enabled(timeout=FIRST)
+            expect(page.get_by_test_id(f"said-{place}")).to_be_visible(timeout=FIRST)
         page.get_by_test_id("try-anthropic").click()
         expect(page.get_by_test_id("said-anthropic")).to_contain_text(
             "refuses the key of ANTHROPIC_API_KEY", timeout=FIRST
