@@ -111,6 +111,13 @@ class NotebookPage:
     def cells(self) -> Locator:
         return self.page.get_by_test_id("cell")
 
+    def wait_order(self, cell_ids: list[str]) -> None:
+        """Waits until the page shows these cells in this order: what is pressed next is where it seems to be."""
+        until(
+            lambda: self.cells.evaluate_all("cells => cells.map(cell => cell.dataset.cellId)") == cell_ids,
+            "the cells in their order",
+        )
+
     def cell(self, cell_id: str) -> Locator:
         return self.page.locator(f'[data-testid="cell"][data-cell-id="{cell_id}"]')
 

@@ -82,6 +82,7 @@ def test_everything_can_be_reached_on_a_phone(api: Api, phone: Visitor) -> None:
     assert_reachable(cell.get_by_test_id("cell-run"))
     cell.get_by_role("button", name="Move up").tap()
     until(lambda: notebook.view()["cells"][0]["id"] == notebook.cells[1], "the cell moved up")
+    page.wait_order([notebook.cells[1], notebook.cells[0], notebook.cells[2]])
     cell = page.cell(notebook.cells[1])
     cell.get_by_role("button", name="Delete cell").tap()
     expect(page.cells).to_have_count(2)

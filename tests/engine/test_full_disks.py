@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from e2e.scale import SOAK
 from tests.engine.engine_run import text_of, worker
 
 pytestmark = pytest.mark.trio
@@ -69,6 +70,7 @@ async def test_a_full_workspace_is_told_by_the_run_and_the_next_one_works(databa
             assert text_of(notebook, again) == "1000\n"
 
 
+@pytest.mark.skipif(not SOAK, reason="only with NIGHTBOOK_SOAK=1: half a minute, most of it waiting")
 async def test_a_spool_on_a_full_disk_holds_the_program_up_and_loses_nothing(database: str, tmp_path: Path) -> None:
     with small(tmp_path / "sandboxes", 4):
         async with worker(database, tmp_path) as hand:

@@ -126,7 +126,7 @@ def naming(site: Site) -> str:
 
 
 SCENES = [idle, running, failed, waiting, asking, naming]
-# The short form sees both widths and both themes, each once.
+# The short form sees both widths and both themes, each once, and each state in one of the two.
 LOOKS = [(1440, "light"), (390, "dark"), *([(1440, "dark"), (390, "light")] if SOAK else [])]
 
 
@@ -156,7 +156,9 @@ def policy(page: Page) -> None:
 
 def test_a_notebook_passes_in_every_state(look: Page, site: Site) -> None:
     wrong: list[str] = []
-    for scene in SCENES:
+    wide = look.viewport_size is not None and look.viewport_size["width"] > 760
+    scenes = SCENES if SOAK else SCENES[0::2] if wide else SCENES[1::2]
+    for scene in scenes:
         opened(look, site, scene(site))
         if scene is running:
             expect(look.get_by_test_id("return-strip")).to_be_visible()
@@ -174,11 +176,12 @@ def test_a_notebook_passes_in_every_state(look: Page, site: Site) -> None:
             look.get_by_test_id("turn-say").fill("@")
             expect(look.get_by_test_id("mention-list")).to_be_visible()
         wrong += [f"{scene.__name__}: {line}" for line in violations(look)]
-    look.get_by_test_id("turn-say").press("Escape")
-    look.get_by_test_id("model-pick").click()
-    listed = look.get_by_test_id("model-list").get_by_role("option").filter(has_text="claude-test")
-    expect(listed).to_have_count(2)
-    wrong += [f"the list of models: {line}" for line in violations(look)]
+    if naming in scenes:
+        look.get_by_test_id("turn-say").press("Escape")
+        look.get_by_test_id("model-pick").click()
+        listed = look.get_by_test_id("model-list").get_by_role("option").filter(has_text="claude-test")
+        expect(listed).to_have_count(2)
+        wrong += [f"the list of models: {line}" for line in violations(look)]
     assert wrong == []
 
 

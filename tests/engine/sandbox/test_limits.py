@@ -8,6 +8,7 @@ import psutil
 import pytest
 import trio
 
+from e2e.scale import SOAK
 from tests.engine.sandbox.harness import Notebook, needs_bubblewrap, wait_for, with_argument
 
 pytestmark = pytest.mark.trio
@@ -135,10 +136,13 @@ async def test_stop_works_with_a_full_spool(open_sandbox: Any, kind: str, code: 
     assert (await notebook.ended(run))["status"] == "cancelled"
 
 
+LINES = 2_000_000 if SOAK else 700_000  # of 100 bytes; both are more than a spool holds
+
+
 @pytest.mark.parametrize(
     ("kind", "code", "size"),
     [
-        ("python", "for i in range(2_000_000): print('x' * 99)", 200_000_000),
+        ("python", f"for i in range({LINES}): print('x' * 99)", 100 * LINES),
         ("python", "print('y' * 50_000_000)", 50_000_001),
         ("shell", "head -c 50000000 /dev/zero | tr '\\0' z", 50_000_000),
     ],
