@@ -21,8 +21,7 @@ run: $(VENV)/.ready
 # Most of the time a test waits for a process: several at once use the cores. A file stays in one process, as some
 # tests look for what they started among all that runs.
 test: check browser servers
-	$(BIN)/pytest -n 3 --dist loadfile tests
-	$(BIN)/pytest -n 3 --dist loadfile e2e
+	$(BIN)/pytest -n 3 --dist loadfile tests e2e
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

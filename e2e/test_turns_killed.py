@@ -172,6 +172,7 @@ def everything(protocol: str, number: int) -> list[bytes]:
     return spoken.everything(protocol, f"Now number {number}.", *wanted)
 
 
+@pytest.mark.soak("each death costs a life of the worker, and an import of an SDK")
 @pytest.mark.parametrize("protocol", KILLED_PROTOCOLS)
 def test_killed_at_every_event_of_a_reply(protocol: str, weak: Server, hand: Api, speaker: Provider) -> None:
     """In each round the other side stops before another event, and the worker dies there; then, in a round each, behind

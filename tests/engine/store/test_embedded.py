@@ -266,7 +266,7 @@ def test_an_initdb_that_was_cut_short_is_done_again(data: Path) -> None:
     assert not half.exists()
 
 
-@pytest.mark.parametrize("name", ["long-" + "x" * 120, "with 'quotes\" and, comma", "grüße & $HOME `id`"])
+@pytest.mark.parametrize("name", ["long-" + "x" * 120, "with 'quotes\" and, comma, grüße & $HOME `id`"])
 def test_any_path_will_do(data: Path, name: str) -> None:
     place = data / name
     with serving(place) as server:
