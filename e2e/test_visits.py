@@ -99,6 +99,7 @@ def test_tabs_opened_and_closed_give_everything_back(
     figures.at_most(f"{VISITS} tabs opened and closed: the server grew by", grown, GROWTH, "MiB")
 
 
+@pytest.mark.soak("it waits for the framework to forget three hundred")
 def test_plain_requests_for_a_page_leave_nothing(counted: Server, look: Look, api: Api, figures: Figures) -> None:
     """Crawlers, previews and scripts never open a socket."""
     notebook = api.notebook(("python", "1"))

@@ -1,6 +1,5 @@
 """Much output: the page shows its end at once, keeps answering, and a flood takes nobody down."""
 
-import re
 import time
 from collections.abc import Callable
 
@@ -113,9 +112,6 @@ def test_a_cell_that_never_stops_printing_is_stopped(api: Api, visitor: Visitor,
     page.stop(cell_id)
     page.wait_state(cell_id, "cancelled")
     figures.at_most("while True: print(1): stopped", time.monotonic() - began, 2.0)
-    total = page.cell(cell_id).locator(".foot").get_by_role("link")
-    expect(total).to_have_text(re.compile(r"^Whole output, [\d.]+ [KM]B$"))
-    assert notebook.cell(cell_id)["whole"]["bytes"] > 100_000
     page.run(other)
     page.wait_text(other, "after")
 
