@@ -28,7 +28,7 @@ def main() -> None:
     with database() as (dsn, folder):
         trio.run(_all, dsn, folder)
     viewers.main()
-    returns.main()
+    viewers.main(returns.figures)
     page.main()
 
 

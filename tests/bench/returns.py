@@ -9,14 +9,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from e2e.waiting import pass_time
 from tests.bench.report import Figure, percentile
-from tests.bench.viewers import TOKEN, Stage
+from tests.bench.viewers import TOKEN, Stage, main
 
 TABS = 200
 AWAY = 3.0  # seconds without a link
@@ -82,16 +80,5 @@ def figures(stage: Stage) -> Iterator[Figure]:
     yield Figure("load of the machine, one minute", os.getloadavg()[0], "")
 
 
-def main() -> None:
-    """Prints the figures."""
-    with tempfile.TemporaryDirectory(prefix="nightbook-bench-") as folder:
-        stage = Stage(Path(folder) / "data")
-        try:
-            for figure in figures(stage):
-                print(figure.line(), flush=True)
-        finally:
-            stage.close()
-
-
 if __name__ == "__main__":
-    main()
+    main(figures)

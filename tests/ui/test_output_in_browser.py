@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from e2e.pages import READ_OUTPUT
 from tests.ui.conftest import Site
@@ -209,15 +209,21 @@ def test_past_its_bound_the_middle_goes_and_is_counted(page: Page, site: Site) -
     expect(page.locator(".out-gap a")).to_have_attribute("href", f"/api/v1/notebooks/{notebook}/runs/r0/output")
 
 
-def test_the_reader_at_the_tail_follows_it_and_one_who_reads_above_is_left_in_peace(page: Page, site: Site) -> None:
+def at_the_tail(page: Page, site: Site) -> tuple[str, Locator]:
+    """A notebook whose one cell runs and has printed more than its output shows, followed at the tail; that output."""
     notebook = site.notebook(("python", "x"))
     site.start(notebook)
     opened(page, site, notebook)
     out = page.get_by_test_id("cell-output")
     site.prints(notebook, "".join(f"{number}\n" for number in range(500)))
     drawn(page, 5)
-    at_tail = "([node, want]) => (node.scrollHeight - node.scrollTop - node.clientHeight < 30) === want"
-    page.wait_for_function(at_tail, arg=[out.element_handle(), True])
+    at_tail = "(node) => node.scrollHeight - node.scrollTop - node.clientHeight < 30"
+    page.wait_for_function(at_tail, arg=out.element_handle())
+    return notebook, out
+
+
+def test_the_reader_at_the_tail_follows_it_and_one_who_reads_above_is_left_in_peace(page: Page, site: Site) -> None:
+    notebook, out = at_the_tail(page, site)
     out.evaluate("node => { node.scrollTop = 100; }")
     page.wait_for_function(
         "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
@@ -228,14 +234,7 @@ def test_the_reader_at_the_tail_follows_it_and_one_who_reads_above_is_left_in_pe
 
 
 def test_who_scrolls_up_is_left_there_before_the_browser_has_told_of_it(page: Page, site: Site) -> None:
-    notebook = site.notebook(("python", "x"))
-    site.start(notebook)
-    opened(page, site, notebook)
-    out = page.get_by_test_id("cell-output")
-    site.prints(notebook, "".join(f"{number}\n" for number in range(500)))
-    drawn(page, 5)
-    at_tail = "([node, want]) => (node.scrollHeight - node.scrollTop - node.clientHeight < 30) === want"
-    page.wait_for_function(at_tail, arg=[out.element_handle(), True])
+    notebook, out = at_the_tail(page, site)
     page.evaluate("addEventListener('scroll', (event) => event.stopImmediatePropagation(), true)")
     out.evaluate("node => { node.scrollTop = 100; }")
     site.prints(notebook, "more\n" * 50)
