@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from e2e.editor import caret, expect_text, fill, place, text_of
 from e2e.scale import SOAK
@@ -331,6 +331,25 @@ def test_text_cells_are_drawn_as_text_and_edited_on_click(page: Page, site: Site
     prose.locator("h1").click()
     expect(page.get_by_test_id("cell-source")).to_be_focused()
     expect_text(page.get_by_test_id("cell-source"), source)
+
+
+@pytest.mark.parametrize("kind", ["markdown", "python", "agent"])
+def test_an_editor_that_comes_late_takes_the_caret_over(page: Page, site: Site, kind: str) -> None:
+    notebook = site.notebook((kind, "here"))
+    held: list[Route] = []
+    page.route("**/esm/*/index.js", lambda route: held.append(route))
+    opened(page, site, notebook)
+    page.locator(".prose p" if kind == "markdown" else "pre.src").click()
+    field = page.get_by_test_id("cell-source")
+    expect(page.locator("textarea.src")).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.type(" and")
+    eventually(page, lambda: held)
+    for route in held:
+        route.continue_()
+    expect(page.locator(".cm-content")).to_be_focused()
+    page.keyboard.type(" there")
+    expect_text(field, "here and there")
 
 
 def test_titles_are_text_on_every_page(page: Page, site: Site) -> None:

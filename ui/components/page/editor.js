@@ -305,7 +305,7 @@ export class CellEditor {
       }
     });
     area.addEventListener("focus", () => this.host.focused());
-    area.addEventListener("blur", () => this.host.blurred());
+    area.addEventListener("blur", () => this.plain === area && this.host.blurred()); // not when CodeMirror takes its place
     let composing = false;
     area.addEventListener("compositionstart", () => (composing = true));
     area.addEventListener("compositionend", () => {
