@@ -292,7 +292,7 @@ def test_a_new_run_starts_with_an_empty_output(page: Page, site: Site) -> None:
     site.start(notebook, run_id="r1")
     expect(cell).to_have_attribute("data-state", "running")
     assert shown(page) == ""
-    assert page.locator(".count").all_text_contents() == ["[2]"]
+    expect(cell.locator(".count")).to_have_text("[2]")
 
 
 def test_what_failed_is_said_once(page: Page, site: Site) -> None:

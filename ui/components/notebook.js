@@ -45,7 +45,7 @@ export default {
     <p class="unseen" role="status" aria-live="polite">{{ spoken }}</p>
     <div v-for="notice in notices" :key="notice.key" class="note" role="alert">{{ notice.text }}
       <button type="button" class="ghost" @click="dismiss(notice)">Dismiss</button></div>
-    <nb-cell v-for="(id, at) in order" :key="id" :cell="cells.get(id)" :page="page" :clock="clock" :place="at + 1"
+    <nb-cell v-for="(id, at) in order" :key="id" v-memo="[cells.get(id), at, order.length, sandbox.kernel, lines[id]]" :cell="cells.get(id)" :page="page" :clock="clock" :place="at + 1"
       :last="at + 1 === order.length" :gone="sandbox.kernel === 'gone'" :line="lines[id] ?? 0"></nb-cell>
     <div v-if="seq !== null && !order.length" class="empty"><p>No cells yet. Add one to begin.</p></div>
     <div ref="add" class="add" v-show="seq !== null">

@@ -135,6 +135,7 @@ export class Room {
     this.height = this.stood = height;
     this.came = true;
     this.out.style.height = `${height}px`;
+    this.#frame(getComputedStyle(this.out));
     this.out.classList.toggle("closed", height < LEAST);
     holding.add(this);
     this.host.held(height, height);
@@ -164,19 +165,23 @@ export class Room {
     this.host.held(this.height, natural);
   }
 
-  // The height that the content would have.
+  // The height that the box would have, read without giving it that: each change of it lays the whole page out again.
   #natural() {
-    const { out, height } = this;
+    const { out, content, height } = this;
     if (height === null) return out.offsetHeight;
-    if (!out.firstElementChild?.childElementCount) return 0;
-    const { scrollTop } = out;
-    out.style.height = "";
-    out.classList.remove("closed");
-    const natural = out.offsetHeight;
-    out.style.height = `${height}px`;
-    out.classList.toggle("closed", height < LEAST);
-    out.scrollTop = scrollTop;
-    return natural;
+    const inner = content.childElementCount ? content.offsetHeight : 0;
+    if (!inner) return 0;
+    const style = getComputedStyle(out);
+    this.#frame(style);
+    const bar = Math.max(0, out.offsetHeight - out.clientHeight - this.border); // to scroll sideways
+    return Math.min(inner + this.border + this.padding + bar, parseFloat(style.maxHeight) || Infinity);
+  }
+
+  // What stands around the content, unless the box is closed: then it keeps what it had.
+  #frame(style) {
+    if (this.out.classList.contains("closed")) return;
+    this.border = parseFloat(style.borderTopWidth) + parseFloat(style.borderBottomWidth);
+    this.padding = parseFloat(style.paddingTop) + parseFloat(style.paddingBottom);
   }
 
   // Whether what stands below may move by so many pixels.

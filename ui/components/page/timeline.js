@@ -6,6 +6,11 @@ import { took } from "./words.js";
 
 const SHOWN = 12; // lines at first, and how many more each time
 
+// Made once: of all that a line takes, these are what takes long.
+const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hour12: false });
+const FULL = new Intl.DateTimeFormat([], { dateStyle: "short", timeStyle: "medium" });
+const DAY = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", month: "short" });
+
 const SANDBOX = {
   awake: "Sandbox awake",
   asleep: "Sandbox asleep",
@@ -101,9 +106,9 @@ export default {
           ...entry,
           text: told(entry, place, member),
           link: entry.cell !== null && cells.has(entry.cell),
-          clock: at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }),
-          full: at.toLocaleString(),
-          day: day === before ? "" : day === today ? "Today" : at.toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" }),
+          clock: CLOCK.format(at),
+          full: FULL.format(at),
+          day: day === before ? "" : day === today ? "Today" : DAY.format(at),
           mark: !marked && entry.until > left,
         };
         before = day;
