@@ -1,7 +1,7 @@
 """The newest frames of one watched notebook, and who waits for more: what the feed holds between journal and viewers.
 
-One timer a notebook, none a frame: however many viewers wait, what comes costs a lookup each and is woken for at a
-pace that leaves the process time for others. Runs in the web half's loop.
+One timer a notebook, none a frame: however many viewers wait, what comes costs a lookup each, and they are woken in
+rounds, group by group, at a pace that leaves the process time for others. Runs in the web half's loop.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engine.feed import Subscription
 
 PACE_SECONDS = 0.0002  # for each viewer of a notebook, between two times that all are woken: a thousand, five a second
+GROUP = 25  # of them are woken in one go, so that what else wants the processor need not wait for all
 
 
 class Hot:
@@ -36,7 +37,9 @@ class Hot:
         self.recent = bool(notebook.runs)  # something ran while it was watched
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Future[None]] = set()
-        self._woken_at = float("-inf")
+        self._round: list[asyncio.Future[None]] = []  # who is still to be woken in this one
+        self._due = float("-inf")  # when the next round may begin
+        self._stirred = False  # whether there is something to wake for since this one began
         self._waking: asyncio.TimerHandle | None = None
 
     def push(self, frames: list[Frame]) -> None:
@@ -48,12 +51,11 @@ class Hot:
             self.bytes += len(frame.text) + reading.FRAME_BYTES
             self.notebook = apply(self.notebook, frame)
             self.recent = self.recent or frame.kind == "run"
-        if self._waking is None:
-            due = self._woken_at + PACE_SECONDS * len(self.viewers)
-            if due <= self._loop.time():
-                self._wake()
-            else:
-                self._waking = self._loop.call_at(due, self._wake)
+        self._stirred = True
+        if self._waking is None and self._due <= self._loop.time():
+            self._wake()
+        elif self._waking is None:
+            self._waking = self._loop.call_at(self._due, self._wake)
 
     def trim(self, frames: int, size: int) -> None:
         """Lets go of the oldest, until so many frames and bytes are left."""
@@ -87,8 +89,16 @@ class Hot:
         self._waiting.discard(waiter)
 
     def _wake(self) -> None:
-        self._waking, self._woken_at = None, self._loop.time()
-        waiting, self._waiting = self._waiting, set()
-        for waiter in waiting:
+        now = self._loop.time()
+        if not self._round:
+            self._stirred, self._due = False, now + PACE_SECONDS * len(self.viewers)
+            self._round, self._waiting = list(self._waiting), set()
+        group, self._round = self._round[:GROUP], self._round[GROUP:]
+        for waiter in group:
             if not waiter.done():
                 waiter.set_result(None)
+        self._waking = None
+        if self._round:
+            self._waking = self._loop.call_at(now + PACE_SECONDS * GROUP, self._wake)
+        elif self._stirred:
+            self._waking = self._loop.call_at(self._due, self._wake)

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from engine.feed import Feed, FeedConfig, Reset, Subscription, UnknownNotebook
 from engine.frames import draft
+from engine.hot import GROUP
 from engine.store import asking, asks, ownership
 from engine.store.steps import Row, Step, Writer
 from tests.engine.store.test_steps import Committer
@@ -137,6 +138,23 @@ async def test_a_slow_viewer_holds_nobody_up_and_the_buffer_stays_bounded(house:
     assert statistics["frames"] <= 20
     assert statistics["bytes"] <= 65536
     assert await read(slow, 201) == list(range(1, 202))
+
+
+@pytest.mark.asyncio
+async def test_many_viewers_are_woken_a_group_at_a_time_and_for_what_comes_meanwhile(house: House) -> None:
+    appender, feed = await house.notebook(), await house.feed()
+    viewers = [await attach(feed, appender.head) for _ in range(3 * GROUP)]
+    whole = list(range(appender.head + 1, appender.head + 21))
+    readers = [asyncio.create_task(read(viewer, whole[-1])) for viewer in viewers]
+    apart = 0
+    for _ in whole:
+        await appender.say("x")
+        async with asyncio.timeout(10):
+            while not any(viewer.seq == appender.head for viewer in viewers):
+                await asyncio.sleep(0)
+        apart += any(viewer.seq < appender.head for viewer in viewers)
+    assert await asyncio.gather(*readers) == [whole] * len(viewers)
+    assert apart > len(whole) // 2
 
 
 @pytest.mark.asyncio
