@@ -161,6 +161,30 @@ def test_a_gap_is_told_and_a_display_is_shown_and_updated(page: Page, site: Site
     image = page.locator(".out-display img")
     expect(image).to_have_js_property("naturalWidth", 1)
     assert image.get_attribute("alt") == "Figure"
+    foot = page.locator(".foot")
+    expect(foot).to_contain_text("64 MB printed")
+    kept = {"path": "x", "sha256": "a" * 64, "bytes": 64_000_004}
+    end = {"event": "ended", "status": "done", "ms": 5, "whole": kept}
+    site.write((notebook, "run", {**end, "cell_id": "c0", "run_id": "r0"}))
+    whole = foot.get_by_role("link", name="Whole output, 64 MB")
+    expect(whole).to_have_attribute("href", f"/api/v1/blobs/{'a' * 64}")
+    expect(foot).not_to_contain_text("printed")
+
+
+def test_of_a_flood_that_is_stopped_early_the_foot_has_the_total_and_the_whole(page: Page, site: Site) -> None:
+    """Few enough bytes that each is a stored frame, and more lines than a page keeps."""
+    notebook = site.notebook(("python", "while True: print(1)"))
+    site.start(notebook)
+    opened(page, site, notebook)
+    site.prints(notebook, *["1\n" * 32_000] * 7)
+    foot = page.locator(".foot")
+    expect(foot).to_contain_text("448 KB printed", timeout=20_000)
+    end = {"event": "ended", "status": "cancelled", "reason": "stopped", "ms": 900}
+    site.write((notebook, "run", {**end, "cell_id": "c0", "run_id": "r0"}))
+    address = f"/api/v1/notebooks/{notebook}/runs/r0/output"
+    expect(foot.get_by_role("link", name="Whole output, 448 KB")).to_have_attribute("href", address)
+    page.reload()
+    expect(foot.get_by_role("link", name="Whole output, 448 KB")).to_have_attribute("href", address)
 
 
 def test_20_000_lines_are_all_there_once_and_in_order(page: Page, site: Site) -> None:

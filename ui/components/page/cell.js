@@ -87,7 +87,8 @@ export default {
       <button v-if="withheld && cell.kind === 'agent'" type="button" class="ghost" @click="$refs.turn.unfold()">Show all of it</button>
       <button v-if="(overflows || newest) && prints && !cell.hide_output" type="button" class="ghost" @click="unfold">
         {{ tall ? 'Show less' : newest ? 'Show the output' : 'Show all of it' }}</button>
-      <a v-if="whole" :href="'/api/v1/blobs/' + cell.whole.sha256" download>{{ whole }}</a>
+      <a v-if="whole" :href="whole.href" download="output.txt">Whole output, {{ whole.size }}</a>
+      <span v-else-if="printed" class="time">{{ printed }} printed</span>
       <span class="grow"></span>
       <button v-if="gone && cell.kind === 'python' && place > 1" type="button" class="ghost" @click="page.runAll(cell.id)"
         title="The variables are gone: run all cells above, then this one">Run to here</button>
@@ -107,7 +108,7 @@ export default {
 </section>`,
   data() {
     return {
-      NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, follow: true, room: 0, newest: "", withheld: false,
+      NAMES, seen: false, editing: false, text: "", tall: false, overflows: false, follow: true, room: 0, newest: "", withheld: false, printed: "",
       request: "", over: false,
       near: this.place <= WHOLE,
     };
@@ -150,9 +151,11 @@ export default {
     scrolls() {
       return this.overflows && !this.tall;
     },
+    // All that the run printed: kept whole past a bound, else as its frames have it.
     whole() {
       const { whole } = this.cell;
-      return whole && /^[0-9a-f]{64}$/.test(whole.sha256 ?? "") ? `Whole output, ${size(whole.bytes ?? 0)}` : "";
+      if (whole && /^[0-9a-f]{64}$/.test(whole.sha256 ?? "")) return { href: `/api/v1/blobs/${whole.sha256}`, size: size(whole.bytes ?? 0) };
+      return this.printed && !this.active ? { href: this.cell.output.host.whole(), size: this.printed } : null;
     },
   },
   watch: {
@@ -381,6 +384,7 @@ export default {
     measure() {
       const { out } = this.$refs;
       this.overflows = this.cell.shown && (this.tall || out.scrollHeight > out.clientHeight + 1);
+      this.printed = this.cell.output.cut ? size(this.cell.output.printed) : "";
     },
     // A run was asked for by whoever looks at this page; of many, when others are run with it.
     expect(many = false) {

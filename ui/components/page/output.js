@@ -58,10 +58,14 @@ export class Output {
     this.last = null; // the part that text of a stream continues
     this.gap = null; // the line that tells what this page let go
     this.shown = 0; // displays among the parts
+    this.printed = 0; // characters that came, and bytes that were left out on the way
+    this.cut = false; // whether text of it does not stand here
   }
 
   append(item) {
     if (item.left_out || item.displays_left_out) this.#add(new Gap(this.host.whole(), item.left_out, item.displays_left_out));
+    this.printed += (item.text?.length ?? 0) + (item.left_out ?? 0);
+    this.cut ||= item.left_out > 0;
     if (item.text === undefined) this.#display(item);
     else if (item.stream === "traceback") this.#text(item, Traceback);
     else this.#text(item, Lines);
@@ -160,6 +164,7 @@ export class Output {
       const gone = part.drop();
       [length, lines] = [length - gone, lines - (before - part.lines)];
       this.gap.add(gone, 0);
+      this.cut = true;
       if (part.empty && part !== this.last) this.#remove(part);
     }
   }
