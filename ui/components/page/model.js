@@ -1,12 +1,14 @@
 // By which model an agent cell runs, in its line; a click opens the list of all there are. The choice is the notebook's: it
 // holds for its cells from their next run on, and goes before the team's.
 
+import { listed } from "./listed.js";
 import { attempt, look, models } from "./models.js";
 
 const RUNBOOK = "runbook";
 
 export default {
   name: "NbModel",
+  mixins: [listed],
   props: { page: Object },
   template: `
 <span class="model">
@@ -26,7 +28,7 @@ export default {
     <p v-for="trouble in troubles" :key="trouble" class="none">{{ trouble }}</p>
     <p class="under"><span role="status">{{ asking ? 'Asking ' + asking : 'Holds from the next run on.' }}</span><span class="grow"></span><a href="/settings">Settings</a></p>
   </dialog></span>`,
-  data: () => ({ open: false, asked: "", at: 0 }),
+  data: () => ({ open: false }),
   computed: {
     chosen() {
       return this.page.model();
@@ -78,11 +80,6 @@ export default {
         .join(", ");
     },
   },
-  watch: {
-    asked() {
-      this.at = 0;
-    },
-  },
   mounted() {
     if (models.known === null) look();
   },
@@ -103,19 +100,6 @@ export default {
     take(row) {
       this.$refs.dialog.close();
       if (row.value !== this.chosen) this.page.chooseModel(row.value);
-    },
-    key(event) {
-      if (event.isComposing) return;
-      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (step) {
-        event.preventDefault();
-        const count = this.found.length;
-        this.at = count ? (this.at + step + count) % count : 0;
-        this.$nextTick(() => this.$refs.list.children[this.at]?.scrollIntoView({ block: "nearest" }));
-      } else if (event.key === "Enter") {
-        event.preventDefault();
-        if (this.found[this.at]) this.take(this.found[this.at]);
-      }
     },
   },
 };

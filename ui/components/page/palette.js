@@ -1,6 +1,7 @@
 // What opens over the page: everything by name, the list of keys, and a question before what cannot be taken back.
 
 import { DEEDS, keysOf, shown } from "./keys.js";
+import { listed } from "./listed.js";
 
 // Whether all letters of `asked` come in `name` in order; smaller is better, null is no.
 function distance(name, asked) {
@@ -26,6 +27,7 @@ const QUESTIONS = {
 
 export default {
   name: "NbPalette",
+  mixins: [listed],
   props: { page: Object },
   template: `
 <dialog ref="names" class="over palette" aria-label="Everything by name" @close="closed" @click.self="$refs.names.close()">
@@ -52,7 +54,7 @@ export default {
   <form v-if="question" method="dialog"><h2 id="nb-question">{{ question[0] }}</h2><p>{{ question[1] }}</p>
     <div class="choice"><button value="">Cancel</button><button class="main" value="yes">{{ question[2] }}</button></div></form>
 </dialog>`,
-  data: () => ({ asked: "", at: 0, cell: null, question: null }),
+  data: () => ({ cell: null, question: null }),
   computed: {
     about() {
       return this.cell ? `What to do with this cell, or with all` : "What to do";
@@ -76,11 +78,6 @@ export default {
       const names = [...new Set(DEEDS.map((deed) => deed.group))];
       const groups = names.map((name) => ({ name, deeds: DEEDS.filter((deed) => deed.group === name && keysOf(deed).length) }));
       return [...groups, { name: "In the text", deeds: extra }];
-    },
-  },
-  watch: {
-    asked() {
-      this.at = 0;
     },
   },
   methods: {
@@ -122,19 +119,6 @@ export default {
       // The focus is back where it was before the deed looks for it.
       this.closed();
       deed.do(this.page, cell, false);
-    },
-    key(event) {
-      if (event.isComposing) return;
-      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (step) {
-        event.preventDefault();
-        const count = this.found.length;
-        this.at = count ? (this.at + step + count) % count : 0;
-        this.$nextTick(() => this.$refs.list.children[this.at]?.scrollIntoView({ block: "nearest" }));
-      } else if (event.key === "Enter") {
-        event.preventDefault();
-        if (this.found[this.at]) this.take(this.found[this.at]);
-      }
     },
   },
 };
