@@ -15,6 +15,7 @@ import { duration, inLine, size, took } from "./words.js";
 
 const ACTIVE = ["queued", "running", "waiting", "cancelling"];
 const DOUBLE = 400; // milliseconds after "run" in which a second click of the same button, "stop" by then, was meant for "run"
+const LARGE = 100_000; // characters from which on the foot tells how much was printed
 const WHOLE = 12; // cells that are drawn with all their tools at once: the first window
 const PLACEHOLDERS = {
   agent: "What should be done? Markdown; fenced blocks run as steps",
@@ -384,7 +385,8 @@ export default {
     measure() {
       const { out } = this.$refs;
       this.overflows = this.cell.shown && (this.tall || out.scrollHeight > out.clientHeight + 1);
-      this.printed = this.cell.output.cut ? size(this.cell.output.printed) : "";
+      const { cut, printed } = this.cell.output;
+      this.printed = cut || printed > LARGE ? size(printed) : "";
     },
     // A run was asked for by whoever looks at this page; of many, when others are run with it.
     expect(many = false) {
