@@ -33,7 +33,7 @@ _ETC = (
 # The kernel's own code, and nothing else of this package.
 _KERNEL_FILES = (
     "engine/__init__.py", "engine/sandbox/__init__.py", "engine/sandbox/channel.py", "engine/sandbox/kernel.py",
-    "engine/sandbox/knowledge.py", "engine/sandbox/tables.py", "engine/sandbox/wire.py",
+    "engine/sandbox/knowledge.py", "engine/sandbox/tables.py", "engine/sandbox/unimported.py", "engine/sandbox/wire.py",
 )  # fmt: skip
 
 

@@ -2,10 +2,14 @@
 
 IPython evaluates only what its "limited" policy calls safe (plain attributes and items of known types). Names are not
 looked up by jedi, which would run for seconds on large libraries.
+
+Nor is anything imported for it (`unimported.py`).
 """
 
 import re
 from typing import TYPE_CHECKING, Any
+
+from engine.sandbox.unimported import importing_nothing
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -17,7 +21,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 def answer(shell: "InteractiveShell", kind: str, code: str, at: int) -> dict[str, Any]:
     """For complete `{start, end, items: [{text, type}]}`, for inspect `{text}`; positions are code points."""
-    return _complete(shell, code, at) if kind == "complete" else _inspect(shell, code, at)
+    with importing_nothing():
+        return _complete(shell, code, at) if kind == "complete" else _inspect(shell, code, at)
 
 
 def _complete(shell: "InteractiveShell", code: str, at: int) -> dict[str, Any]:

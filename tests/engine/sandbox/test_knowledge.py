@@ -50,6 +50,38 @@ async def test_properties_are_not_run_and_code_that_hangs_is_left(kernel: Notebo
     assert text == "0\n"
 
 
+async def test_a_question_imports_nothing(kernel: Notebook) -> None:
+    files = {
+        "lib/__init__.py": "import math\nopen('ran', 'w')\ndef within(): x = 1\nLIMIT = 3",
+        "lib/part.py": "",
+        "lazy/__init__.py": "import importlib\ndef __getattr__(name): return importlib.import_module('lazy.' + name)",
+        "lazy/deep.py": "open('ran', 'w')",
+    }
+    code = (
+        f"import pathlib, sys\nfor name, text in {files!r}.items():\n    file = pathlib.Path(name)\n"
+        "    file.parent.mkdir(exist_ok=True)\n    file.write_text(text)\nimport lazy"
+    )
+    await kernel.run("python", code)
+
+    async def texts(code: str) -> set[str]:
+        with trio.fail_after(30):
+            while not (answer := await ask(kernel, "complete", code)):
+                pass  # its time was up
+        return {item["text"] for item in answer["items"]}
+
+    assert "lib" in await texts("import li")
+    assert "lib.part" in await texts("import lib.pa")
+    names = await texts("from lib import ")
+    assert {"part", "within", "LIMIT", "math"} <= names
+    assert "x" not in names
+    await ask(kernel, "complete", "lazy.deep.")
+    await ask(kernel, "inspect", "lazy.deep")
+    _, text = await kernel.run(
+        "python", "print(pathlib.Path('ran').exists(), 'lib' in sys.modules)\nlazy.deep\nimport lib.part"
+    )
+    assert text == "False False\n"
+
+
 async def test_a_busy_kernel_says_nothing_and_a_stop_does_not_wait(kernel: Notebook) -> None:
     run = await kernel.begin("python", "import time\nprint('on', flush=True)\ntime.sleep(60)")
     await kernel.printed(run, "on")
