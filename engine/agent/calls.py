@@ -295,3 +295,8 @@ class Model(Protocol):
 
     def reply(self, conversation: Conversation, tools: Sequence[ToolSpec]) -> Any:
         """An async iterator of `Thought`, `Search` and, last, one `Reply`."""
+
+
+def spec(tool: Tool) -> ToolSpec:
+    """A tool as a model is told of it."""
+    return ToolSpec(tool.name, (tool.Arguments.__doc__ or "").strip(), tool.Arguments.model_json_schema())

@@ -1,4 +1,4 @@
-"""What a turn is shown of its notebook: the cells above it and what they show, trimmed. Pure."""
+"""What a turn is shown of its notebook, trimmed; and what content of others it has read. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.agent.calls import Picture
+from engine.agent.calls import Exchange, Picture
 from engine.agent.plain import plain
 from engine.images import PICTURE_TYPES
 from engine.notebook import Cell, Notebook
@@ -128,3 +128,17 @@ def text_of(output: Output) -> str:
             text = data.get("text/plain")
             pieces.append((text if isinstance(text, str) else f"<{', '.join(sorted(data))}>") + "\n")
     return plain("".join(pieces))
+
+
+def foreign(exchanges: Sequence[Exchange], named: Sequence[str] = ()) -> str | None:
+    """What content of others a model has read, newest first, in a few words; null when it read none. `named`: what came
+    with the request or with messages."""
+    found: dict[str, None] = {}
+    for exchange in reversed(exchanges):
+        found.update((result.source, None) for result in exchange.results.values() if result.source is not None)
+    found.update(dict.fromkeys(named))
+    if not found:
+        return None
+    names = list(found)
+    more = f", and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"{', '.join(name[:120] for name in names[:2])}{more}"

@@ -353,7 +353,7 @@ async def test_messages_go_in_at_the_next_round_and_can_be_withdrawn(database: s
 async def test_a_model_that_fails_is_asked_again_and_not_for_ever(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.agent.turn.PAUSE_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("engine.agent.bounds.PAUSE_SECONDS", (0.0, 0.0))
     once = iter([RuntimeError("overloaded")])
 
     def script(conversation: Any) -> Any:
@@ -718,12 +718,12 @@ async def test_a_deleted_cell_takes_its_turn_with_it_and_leaves_the_lane_free(da
 async def test_a_turn_that_nightbook_itself_fails_ends_and_takes_nothing_with_it(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.agent.turn import Turn
+    from engine.agent.standing import Standing
 
-    async def broken(turn: Turn) -> None:
+    async def broken(standing: Standing) -> None:
         raise KeyError("a fault of ours")
 
-    monkeypatch.setattr(Turn, "_load", broken)
+    monkeypatch.setattr(Standing, "load", broken)
     async with worker(database, tmp_path) as hand:
         notebook_id, [cell, other] = await free(hand, ("agent", block("check x")), ("python", "print('fine')"))
         notebook = await run(hand, notebook_id, cell, "error")

@@ -189,7 +189,7 @@ async def test_a_turn_goes_on_over_a_connection_cut_at_every_event(
     protocol: str, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Round k is cut off before event k. What was half said is asked again, told, and done once."""
-    monkeypatch.setattr("engine.agent.turn.PAUSE_SECONDS", (0.01,))
+    monkeypatch.setattr("engine.agent.bounds.PAUSE_SECONDS", (0.01,))
     whole = everything_of(protocol, 0)
     needed = spoken.last_needed(protocol, whole)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.agent.bounds import SAME_FAILURES, runaway
 from engine.agent.calls import Exchange, Result
 from engine.agent.context import OUTPUT, SOURCE, context
 from engine.agent.plain import plain
-from engine.agent.turn import SAME_FAILURES, runaway
 from engine.decide import first_frames
 from engine.effects import call_id, effect_key, kept, result_from
 from engine.frames import draft

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engine.agent.calls import Conversation
+from engine.agent.context import foreign
 from engine.agent.mentions import FILE, MENTIONS, Mention, attached, cell_named, files_of, found
 from engine.agent.models.telling import opening
-from engine.agent.turn import foreign
 from engine.frames import draft
 from engine.notebook import Notebook
 from engine.store.turns import PICTURE_BYTES, FileBytes

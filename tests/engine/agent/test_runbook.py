@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.agent.calls import KERNEL_GONE, Call, Conversation, Exchange, Reply, Result, Thought
+from engine.agent.calls import KERNEL_GONE, Call, Conversation, Exchange, Reply, Result, Thought, spec
 from engine.agent.models.runbook import STEPS, WORDS, Malformed, RunbookModel, parse, pieces
 from engine.agent.tools import TOOLS
-from engine.agent.turn import spec
 
 F = "```"
 SPECS = [spec(tool) for tool in TOOLS.values()]
