@@ -257,6 +257,27 @@ def test_the_source_tells_how_much_room_a_first_run_will_need(page: Page, site: 
     assert found == [501, 501, 441, 230, 141, 141, 0, 0]
 
 
+def test_cells_that_are_run_together_get_their_room_however_late_the_server_is(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "plt.plot([1])"), ("markdown", "text"), ("python", "print(1)"), ("python", "x"))
+    site.start(notebook, "c3")
+    opened(page, site, notebook)
+    asked = page.locator(".foot", has_text="Asked to run")
+    site.call("POST", "/refuse/409/1")
+    page.get_by_test_id("run-all").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not now")
+    expect(asked).to_have_count(0)
+    out = page.locator(".out").first
+    for _ in range(20):  # a page that is itself too late with it gives no room any more
+        page.get_by_test_id("run-all").click()
+        expect(asked).to_have_count(2)
+        page.evaluate("() => new Promise((done) => setTimeout(done, 500))")
+        if out.evaluate("node => node.style.height"):
+            break
+    site.start(notebook)
+    expect(asked).to_have_count(1)
+    assert out.evaluate("node => node.offsetHeight") == 501
+
+
 @pytest.mark.parametrize("kind", ["image", "html"])
 def test_a_display_that_changes_in_its_place_keeps_its_height(page: Page, site: Site, kind: str) -> None:
     notebook = site.notebook(("python", "f()"), *[("python", f"x = {n}") for n in range(6)])

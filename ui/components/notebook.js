@@ -372,8 +372,7 @@ export default {
         cell.source.refused(reason);
         return;
       }
-      const known = cellId && this.cells.get(cellId);
-      if (known) known.asked = false;
+      for (const known of this.cells.values()) if (known.asked === command) known.asked = false;
       const said = this.said.get(command);
       if (said) said.cell.unsaid = said.text;
       this.say(reason);

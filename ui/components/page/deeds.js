@@ -18,6 +18,15 @@ export function deeds(nb) {
     await Promise.all(cells.map((cell) => cell.source.flush()));
   };
   const near = (cell, by) => nb.cells.get(nb.order[nb.order.indexOf(cell.id) + by]);
+  // Cells that will run get their room now, and show that they were asked for until the server speaks of them.
+  const asking = (cells, many) => {
+    const asked = cells.filter((cell) => cell.kind !== "markdown" && !(many && cell.view?.active));
+    for (const cell of asked) {
+      cell.asked = true;
+      cell.view?.expect(many);
+    }
+    return (command) => asked.forEach((cell) => cell.asked && (cell.asked = command));
+  };
   const before = (cell) => nb.order[nb.order.indexOf(cell.id) - 1] ?? null;
 
   const page = {
@@ -69,11 +78,10 @@ export function deeds(nb) {
 
     // Runs
     run: async (cell) => {
-      cell.asked = true;
-      cell.view?.expect();
+      const sent = asking([cell], false);
       await cell.view?.$refs.attach?.settled();
       await cell.source.flush();
-      send("run_cell", { cell_id: cell.id });
+      sent(send("run_cell", { cell_id: cell.id }));
     },
     runHere: (cell) => {
       if (cell.kind !== "markdown") page.run(cell);
@@ -95,9 +103,9 @@ export function deeds(nb) {
     runBelow: (cell) => page.runAll(undefined, cell.id),
     runAll: async (until, since) => {
       const [first, last] = [since ? nb.order.indexOf(since) + 1 : 0, until ? nb.order.indexOf(until) + 1 : nb.order.length];
-      for (const id of nb.order.slice(first, last)) nb.cells.get(id).view?.expect(true);
+      const sent = asking(page.cells().slice(first, last), true);
       await saved();
-      send("run_all", { ...(until && { until }), ...(since && { since }) });
+      sent(send("run_all", { ...(until && { until }), ...(since && { since }) }));
     },
     stop: (cell) => send("stop", cell.run_id ? { run_id: cell.run_id } : { cell_id: cell.id }),
     // The notebook as one document, which the browser saves.
@@ -108,8 +116,10 @@ export function deeds(nb) {
     },
     stopAll: () => send("stop"),
     restart: async (runAll = false) => {
-      if (runAll === true) await saved();
-      send("restart_kernel", runAll === true ? { run_all: true } : {});
+      if (runAll !== true) return send("restart_kernel");
+      const sent = asking(page.cells().filter((cell) => cell.kind !== "agent"), true);
+      await saved();
+      sent(send("restart_kernel", { run_all: true }));
     },
     input: (cell, text) => {
       const input = cell.input?.id ?? null;

@@ -47,6 +47,7 @@ export const operations = {
     }
     retold(cell.story, story);
     this.fields(cell, fields);
+    if (cell.asked !== true && !this.commands.has(cell.asked)) cell.asked = false; // it was answered, whatever came of it
     cell.shown = false;
     cell.traced = "";
     this.stale?.delete(id);
