@@ -108,6 +108,25 @@ def test_images_have_their_room_before_they_are_there(page: Page, site: Site, no
     assert image.bounding_box()["height"] == 200  # type: ignore[index]
 
 
+def test_who_follows_a_figure_higher_than_its_box_sees_its_top(page: Page, site: Site, notebook: str) -> None:
+    figure = {"image/png": base64.b64encode(png(300, 1200)).decode()}
+    above = "node => node.querySelector('img').getBoundingClientRect().top - node.getBoundingClientRect().top"
+    out = page.get_by_test_id("cell-output").first
+    site.shows(notebook, figure, metadata={"nightbook.sizes": {"image/png": [300, 1200]}})
+    for _ in ("as it comes", "opened again"):
+        expect(out.locator("img")).to_have_js_property("naturalWidth", 300)
+        page.wait_for_function("node => node.scrollHeight > node.clientHeight + 600", arg=out.element_handle())
+        page.wait_for_function(
+            f"node => node.scrollTop > 0 && Math.abs(({above})(node)) < 30", arg=out.element_handle()
+        )
+        page.reload()
+    site.prints(notebook, "more\n")
+    expect(out).to_contain_text("more")
+    page.wait_for_function(
+        "node => node.scrollHeight - node.clientHeight - node.scrollTop < 2", arg=out.element_handle()
+    )
+
+
 def test_svg_runs_nothing_and_huge_or_broken_images_say_so(page: Page, site: Site, notebook: str) -> None:
     svg = (
         "<svg xmlns='http://www.w3.org/2000/svg' width='40' height='30' onload='top.bad=1'><script>top.bad=1</script>"

@@ -2,7 +2,7 @@
 // stands under it.
 
 import NbDiff from "./diff.js";
-import { atTail, left } from "./follow.js";
+import { atTail, left, toTail } from "./follow.js";
 import { hour, took } from "./words.js";
 
 const STATES = {
@@ -90,7 +90,7 @@ export default {
         const box = this.$refs.live;
         if (!box) return;
         if (this.follow && left(box, this.scrolledTo)) this.follow = false;
-        if (this.follow) box.scrollTop = box.scrollHeight;
+        if (this.follow) toTail(box);
         this.scrolledTo = box.scrollTop;
       };
       this.cell.tail = this.tail;

@@ -4,7 +4,7 @@
 import NbAttach from "./attach.js";
 import { CellEditor } from "./editor.js";
 import { drag } from "./drag.js";
-import { atTail, left } from "./follow.js";
+import { atTail, left, toTail } from "./follow.js";
 import { markdown } from "./markdown.js";
 import { MentionList } from "./mention_list.js";
 import NbModel from "./model.js";
@@ -363,9 +363,9 @@ export default {
       this.cell.output.draw();
       if (this.prints) this.space.drawn(tail, opening);
       if (this.follow && !this.tall && out.scrollHeight > out.clientHeight) {
-        out.scrollTop = out.scrollHeight;
+        toTail(out);
         this.cell.output.draw(); // what is near the tail now
-        out.scrollTop = out.scrollHeight;
+        toTail(out);
       }
       this.scrolledTo = out.scrollTop;
       this.measure();
@@ -373,7 +373,7 @@ export default {
     grew() {
       const { out } = this.$refs;
       if (this.follow && left(out, this.scrolledTo)) this.follow = false;
-      if (this.active && this.follow && !this.tall) out.scrollTop = out.scrollHeight;
+      if (this.active && this.follow && !this.tall) toTail(out);
       this.scrolledTo = out.scrollTop;
       this.measure();
     },

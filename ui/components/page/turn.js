@@ -6,7 +6,7 @@ import NbAttach from "./attach.js";
 import NbCall from "./call.js";
 import { silence } from "./asks.js";
 import { recall, remember } from "./commands.js";
-import { atTail, left as wentUp } from "./follow.js";
+import { atTail, left as wentUp, toTail } from "./follow.js";
 import { MentionList } from "./mention_list.js";
 import { pressed, Room } from "./room.js";
 import { NbContext, NbDelivered, NbDone, NbFailure, NbMessage, NbRequest, NbSearch, NbThought } from "./rows.js";
@@ -203,7 +203,7 @@ export default {
     stay() {
       const { box } = this.$refs;
       if (this.follow && wentUp(box, this.scrolledTo)) this.follow = false;
-      if (this.follow && this.running) box.scrollTop = box.scrollHeight;
+      if (this.follow && this.running) toTail(box);
       this.scrolledTo = box.scrollTop;
     },
     scrolled() {
