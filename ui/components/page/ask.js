@@ -29,7 +29,7 @@ export default {
     <pre class="command" :class="{ long }" :tabindex="long ? 0 : -1" :role="long ? 'region' : null"
       :aria-label="long ? 'What would be done' : null">{{ ask.command }}</pre>
     <p v-if="long" class="small">{{ lines }} lines in all: scroll to read the rest.</p>
-    <p v-if="ask.touches?.length"><span class="label">May touch</span>
+    <p v-if="ask.touches?.length"><span class="label">May touch</span>{{ ' ' }}
       <template v-for="(place, at) in ask.touches" :key="at"><code>{{ place }}</code>{{ ' ' }}</template></p>
     <nb-diff v-if="ask.diff" :text="ask.diff"></nb-diff>
     <div ref="acts" class="acts" role="group" aria-label="Answer">
