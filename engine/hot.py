@@ -15,7 +15,7 @@ from engine.notebook import Notebook, apply
 from engine.store import reading
 
 if TYPE_CHECKING:
-    from engine.feed import Subscription
+    from engine.subscription import Subscription
 
 PACE_SECONDS = 0.0002  # for each viewer of a notebook, between two times that all are woken: a thousand, five a second
 GROUP = 25  # of them are woken in one go, so that what else wants the processor need not wait for all
