@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import expect
 
 from e2e.api import Api, Notebook
 from e2e.cells import LOG, ONCE, counted, counting
@@ -55,7 +56,7 @@ def test_the_link_is_gone_for_five_seconds(
     getattr(proxy, how)()
     stood = page.seq()
     pass_time(CUT, f"no network ({how})")
-    assert page.feed.get_attribute("data-state") == "offline"
+    expect(page.feed).to_have_attribute("data-state", "offline")
     assert page.seq() <= stood + 5, "nothing can have come through"
     proxy.restore()
     figures.at_most(f"link back after 5 s ({how}): caught up", catch_up(page, notebook), 1.0)
@@ -111,7 +112,7 @@ def test_a_proxy_that_ends_idle_connections_and_a_silent_cell(
     page.run(notebook.cells[0])
     page.wait_state(notebook.cells[0], "running")
     assert_whole(page, notebook, 20)
-    assert page.feed.get_attribute("data-state") == "live"
+    expect(page.feed).to_have_attribute("data-state", "live")
     assert same(), "the page was reloaded"
 
 
