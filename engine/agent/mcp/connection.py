@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from engine.agent.mcp.flow import Flow
-from engine.agent.mcp.listing import one_line
+from engine.agent.mcp.listing import flattened
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -64,12 +64,12 @@ class Connection:
     @property
     def aside(self) -> str:
         """What its program said beside the protocol, in brackets; nothing when it said nothing."""
-        spoken = one_line(str(self.spoken), 300)
+        spoken = flattened(str(self.spoken), 300)
         return f" ({spoken})" if spoken else ""
 
     def fail(self, why: str) -> None:
         """It is over, and that is why; the first reason counts."""
-        self.why = self.why or one_line(why, 500)
+        self.why = self.why or flattened(why, 500)
         self._over.set()
         self._scope.cancel()
 
@@ -166,12 +166,12 @@ class Connection:
                     with trio.move_on_after(END_SECONDS):
                         await self._over.wait()
                 else:
-                    problem = ServerFailed(f"it answers with an error: {one_line(error.message, 500)}")
+                    problem = ServerFailed(f"it answers with an error: {flattened(error.message, 500)}")
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
-                where = one_line(".".join(str(part) for part in first["loc"][:6]), 100)
+                where = flattened(".".join(str(part) for part in first["loc"][:6]), 100)
                 problem = AnswerLost(
-                    f"its answer is none that the protocol knows ({where}: {one_line(first['msg'], 200)})"
+                    f"its answer is none that the protocol knows ({where}: {flattened(first['msg'], 200)})"
                 )
             nursery.cancel_scope.cancel()
         if answer is not None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.agent.mcp.listing import misfit, one_line
+from engine.agent.mcp.listing import flattened, misfit
 
 BLOCKS = 200  # of one answer
 BYTES = 5 * 1024 * 1024  # of one picture
@@ -67,19 +67,19 @@ def _block(server: str, block: Mapping[str, Any]) -> tuple[str, Kept | None]:
         case "image" | "audio" as kind:
             return _bytes(server, kind, block.get("data"), block.get("mimeType"))
         case "resource_link":
-            about = one_line(str(block.get("description") or block.get("name") or ""), 200)
-            return f"[a resource: {one_line(str(block.get('uri')), 500)}{f', {about}' if about else ''}]", None
+            about = flattened(str(block.get("description") or block.get("name") or ""), 200)
+            return f"[a resource: {flattened(str(block.get('uri')), 500)}{f', {about}' if about else ''}]", None
         case "resource":
             inner = block.get("resource") or {}
             if "text" in inner:
-                return f"[{one_line(str(inner.get('uri')), 500)}]\n{inner['text']}", None
+                return f"[{flattened(str(inner.get('uri')), 500)}]\n{inner['text']}", None
             return _bytes(server, "resource", inner.get("blob"), inner.get("mimeType"))
         case other:
-            return f"[a part of the answer of an unknown kind: {one_line(str(other), 60)}]", None
+            return f"[a part of the answer of an unknown kind: {flattened(str(other), 60)}]", None
 
 
 def _bytes(server: str, kind: str, data: Any, mime: Any) -> tuple[str, Kept | None]:
-    mime = one_line(str(mime or "application/octet-stream"), 100)
+    mime = flattened(str(mime or "application/octet-stream"), 100)
     if not isinstance(data, str) or len(data) > BYTES * 4 // 3 + 4:
         return f"[{kind}, {mime}: more than {BYTES // 2**20} MiB, left out]", None
     try:

@@ -73,7 +73,7 @@ def offered(server: str, raw: Sequence[Any], limit: int = TOOLS) -> Listing:
             if size > SCHEMAS_BYTES:
                 raise ValueError(f"{tool.own}: all its schemas together have more than {SCHEMAS_BYTES // 1024} KiB")
         except (ValueError, RecursionError) as error:
-            problems.append(one_line(str(error), 200))
+            problems.append(flattened(str(error), 200))
             continue
         names.add(tool.name)
         tools.append(tool)
@@ -94,7 +94,7 @@ def _offered(server: str, item: Any, names: set[str]) -> Offered:
     notes = notes if isinstance(notes, Mapping) else {}
     title = next((text for text in (item.get("title"), notes.get("title")) if isinstance(text, str) and text), own)
     return Offered(
-        name=name_of(server, own, names), own=own, title=one_line(title, 80),
+        name=name_of(server, own, names), own=own, title=flattened(title, 80),
         description=marked(server, said if isinstance(said, str) else ""), schema=schema,
         result_schema=None if result is None else _schema(own, result, "results"),
         reads=notes.get("readOnlyHint") is True,
@@ -155,8 +155,8 @@ def marked(server: str, said: str) -> str:
     )
 
 
-def one_line(text: str, limit: int) -> str:
-    """`text` on one line, control characters made visible."""
+def flattened(text: str, limit: int) -> str:
+    """All of `text` on one line, control characters made visible, cut at `limit` characters."""
     line = "".join(c if c.isprintable() else "�" for c in " ".join(text.split()))
     return line if len(line) <= limit else f"{line[:limit].rstrip()} …"
 
@@ -170,18 +170,18 @@ def misfit(schema: Mapping[str, Any], value: Any) -> str | None:
         return "it is no object"
     for name in schema.get("required", ()):
         if name not in value:
-            return f"{one_line(name, 60)} is missing"
+            return f"{flattened(name, 60)} is missing"
     properties = schema.get("properties", {})
     for name, item in value.items():
         if name not in properties:
             if schema.get("additionalProperties") is False:
-                return f"there is no {one_line(str(name), 60)}"
+                return f"there is no {flattened(str(name), 60)}"
             continue
         wanted = properties[name].get("type") if isinstance(properties[name], dict) else None
         types = [wanted] if isinstance(wanted, str) else wanted if isinstance(wanted, list) else []
         known = [_TYPES[one] for one in types if isinstance(one, str) and one in _TYPES]
         if known and len(known) == len(types) and not any(_is(item, one) for one in known):
-            return f"{one_line(str(name), 60)} is no {' or '.join(types)}"
+            return f"{flattened(str(name), 60)} is no {' or '.join(types)}"
     return None
 
 

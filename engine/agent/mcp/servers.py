@@ -16,7 +16,7 @@ import trio
 from engine.agent.calls import Tool
 from engine.agent.mcp.connection import AnswerLost, Connection, ServerFailed
 from engine.agent.mcp.flow import Flow
-from engine.agent.mcp.listing import ALL_TOOLS, Listing, offered, one_line
+from engine.agent.mcp.listing import ALL_TOOLS, Listing, flattened, offered
 from engine.agent.mcp.opening import opening
 from engine.agent.mcp.spec import ServerSpec, specs
 from engine.agent.mcp.tool import ServerTool
@@ -233,7 +233,7 @@ def listed(name: str, listing: Listing) -> Draft:
         {
             "name": tool.name,
             "title": tool.title,
-            "about": one_line(_said(tool.description), SUMMARY),
+            "about": flattened(_said(tool.description), SUMMARY),
             **({"reads": True} if tool.reads else {}),
         }
         for tool in listing.tools
