@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import importlib
 import logging
 import os
@@ -53,6 +54,7 @@ def run(settings: Settings, *, web: bool, worker: bool) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)  # that the database is away, who asks it says in a line
     sys.setswitchinterval(SWITCH_SECONDS)
+    gc.disable()  # until it is ready: what a start imports stays, and each search through it for garbage finds none
     allow_open_files()
     listener = _listen(settings) if web else None
     if web:  # its imports take a second, while the database starts in processes of its own
@@ -157,6 +159,7 @@ async def _main(
             await supervisor.ready.wait()
         try:
             if listener is None:
+                _collect_garbage()
                 print(
                     f"Nightbook worker is ready ({time.monotonic() - began:.1f} s). Stop it with Ctrl-C.",
                     flush=True,
@@ -215,6 +218,7 @@ async def _serve_web(
     try:
         await _until(lambda: thread.started or over.is_set())
         if not over.is_set():
+            _collect_garbage()
             _greet(_url(settings, port), token, settings, time.monotonic() - began)
         await over.wait()
     finally:
@@ -224,6 +228,12 @@ async def _serve_web(
         log.error("the web half died: %s: %s", type(failed[0]).__name__, failed[0])
         return 1
     return 0
+
+
+def _collect_garbage() -> None:
+    """From now on, but not among what the start has made: that is there for as long as the process is."""
+    gc.freeze()
+    gc.enable()
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -6,15 +6,11 @@ name: what the name means a moment later does not matter.
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import socket
-import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import httpcore
-import httpx
 import trio
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -135,29 +131,3 @@ class _Judged:
 
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
-
-
-class _Transport(httpx.AsyncHTTPTransport):
-    def __init__(self, allowed: Allowed) -> None:
-        super().__init__(verify=_certificates())
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=_certificates(), http1=True, http2=False, network_backend=judged(httpcore, allowed)
-        )
-
-
-@functools.cache
-def _certificates() -> ssl.SSLContext:
-    """Whom to believe: the usual authorities, or those that SSL_CERT_FILE or SSL_CERT_DIR name."""
-    return httpx.create_ssl_context()
-
-
-def client(extra: Sequence[str], seconds: float) -> httpx.AsyncClient:
-    """An HTTP client, for a trio task, that reaches allowed addresses only. It follows no redirect, uses no proxy,
-    keeps no cookie and sends no credential."""
-    return httpx.AsyncClient(
-        transport=_Transport(Allowed(extra)),
-        trust_env=False,
-        follow_redirects=False,
-        timeout=httpx.Timeout(seconds),
-        headers={"User-Agent": "Nightbook", "Accept-Encoding": "gzip, deflate", "Accept": "*/*"},
-    )

@@ -75,8 +75,8 @@ def test_a_notebook_has_the_teams_servers_and_its_own() -> None:
     assert {name: spec.command for name, spec in specs(ours, told).items()} == {"time": ("a",), "mine": ("c", "d")}
 
 
-def test_nothing_of_the_protocol_is_loaded_at_the_start() -> None:
-    heavy = ("mcp", "mcp_types", "httpx2", "jsonschema", "engine.agent.mcp.web")
+def test_nothing_of_the_protocol_nor_of_http_is_loaded_at_the_start() -> None:
+    heavy = ("mcp", "mcp_types", "httpx2", "jsonschema", "engine.agent.mcp.web", "httpx")
     program = f"import sys, app.process; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr

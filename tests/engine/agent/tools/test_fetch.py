@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from engine.agent.calls import ToolFailed
-from engine.agent.tools import TOOLS, fetching
+from engine.agent.tools import TOOLS, exchange
 from engine.agent.tools.public import Allowed, is_public
 from tests.certificate import unvouched
 from tests.engine.agent.tools.house import House, house
@@ -231,7 +231,7 @@ async def test_a_page_is_told_as_text_with_its_links_and_json_laid_out(database:
 
 @pytest.mark.trio
 async def test_nothing_endless_slow_or_packed_holds_a_turn_up(database: str, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(fetching, "SECONDS", 1.0)
+    monkeypatch.setattr(exchange, "SECONDS", 1.0)
     sent = 0
 
     async def endless(stream: trio.SocketStream) -> None:
