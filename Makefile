@@ -3,6 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Whatever the shell says: the tests start hundreds of processes, each of which would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 .SHELLFLAGS := -euc
 .DEFAULT_GOAL := help
 .PHONY: help run test check bench soak shots lock browser servers
