@@ -67,10 +67,14 @@ def launch(playwright: Playwright) -> Browser:
 
 
 class Visitor:
-    """A person with a browser context: logged in by the link, once. `origin` is where its requests go."""
+    """A person with a browser context: logged in by the link, once. `origin` is where its requests go.
+
+    They asked for calm: without a graphics card each animation keeps a fourth of a processor busy, which what is
+    tested then lacks.
+    """
 
     def __init__(self, browser: Browser, link: str, origin: str | None = None, **options: Any) -> None:
-        self.context: BrowserContext = browser.new_context(**options)
+        self.context: BrowserContext = browser.new_context(**({"reduced_motion": "reduce"} | options))
         self.context.set_default_timeout(15_000)
         own, parts = urlsplit(origin or link), urlsplit(link)
         self.origin = f"{own.scheme}://{own.netloc}"

@@ -6,18 +6,20 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
-_LOOK_SECONDS = 0.02
+_FIRST_SECONDS, _LAST_SECONDS, _GROWTH = 0.02, 0.2, 1.15
 
 
-def until(condition: Callable[[], Value], what: str, seconds: float = 20.0, every: float = _LOOK_SECONDS) -> Value:
+def until(condition: Callable[[], Value], what: str, seconds: float = 20.0, every: float | None = None) -> Value:
     """Waits until `condition` gives a true value, and returns that. `what` names it when `seconds` were not enough.
 
-    `every`: seconds between two looks; more where a look costs more.
+    `every`: seconds between two looks. By default the first follow each other at once, and those of a long wait less
+    often: a look asks a server or a page, which then has less of the processor for what is waited for.
 
     An entry that is not there yet (a LookupError) is as false as None.
     """
     deadline = time.monotonic() + seconds
     seen: object = None
+    pause = every or _FIRST_SECONDS
     while True:
         try:
             if value := condition():
@@ -27,7 +29,9 @@ def until(condition: Callable[[], Value], what: str, seconds: float = 20.0, ever
             seen = error
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}; last seen: {seen!r}")
-        time.sleep(every)
+        time.sleep(pause)
+        if every is None:
+            pause = min(pause * _GROWTH, _LAST_SECONDS)
 
 
 def pass_time(seconds: float, why: str) -> None:

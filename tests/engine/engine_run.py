@@ -73,7 +73,7 @@ class Hand:
                 if condition(notebook):
                     return notebook
                 if not more:
-                    await trio.sleep(0.01)
+                    await trio.sleep(0.03)  # each look is a query, and takes processor time from what is waited for
         story = [(frame.seq, frame.kind, frame.text[:200]) for frame in await self.frames(notebook_id)]
         raise AssertionError(f"not within {seconds} s: {json.dumps(story[-30:], indent=1, ensure_ascii=False)}")
 

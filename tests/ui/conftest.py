@@ -127,8 +127,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def profile(browser: Browser) -> Iterator[BrowserContext]:
-    """What the tabs of a module share: above all the cache, without which opening a page takes twice the work."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    """What the tabs of a module share: above all the cache, without which opening a page takes twice the work.
+
+    Without motion: a ring that turns, drawn by the processor, takes a quarter of one for as long as it is seen.
+    """
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
     yield context
     context.close()
 

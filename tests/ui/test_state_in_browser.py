@@ -44,6 +44,7 @@ def test_queued_cells_say_their_place_in_line_as_they_were_asked(page: Page, sit
 
 def test_the_ring_turns_while_a_cell_runs_and_rests_for_who_asked_for_calm(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "1"))
+    page.emulate_media(reduced_motion="no-preference")
     opened(page, site, notebook)
     run(site, notebook, "c0", "queued", "started")
     expect(page.get_by_test_id("cell")).to_have_attribute("data-state", "running")
