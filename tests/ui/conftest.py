@@ -105,7 +105,7 @@ def site(models: Provider) -> Iterator[Site]:
         yield Site(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.fixture(autouse=True)
