@@ -33,7 +33,7 @@ export default {
   props: { notebook: String, member: String },
   emits: ["hello", "drawn", "look", "watch", "at"],
   template: `
-<div class="nb" :class="{ many: order.length > 30 }">
+<div class="nb" :class="{ many: order.length > 30, unknown }">
   <nb-head :title="title" :archived="archived" :sandbox="sandbox" :feed="feed" :seq="seq" :runs="runs" :clock="clock"
     :unsent="unsent" :page="page" :engine="engine" :network="network" :restarted="restarted" :people="people"
     :member="member" :policy="policy" :rules="rules"></nb-head>
@@ -118,9 +118,12 @@ export default {
       if (this.engine !== "here") return "engine-away";
       return this.live && this.seq !== null ? "live" : "catching-up";
     },
-    // Clocks stand still while nobody can tell what runs.
+    // Whether nobody can tell what runs: clocks and rings stand still, and cells say what was last seen of them.
+    unknown() {
+      return this.feed === "offline" || this.feed === "engine-away";
+    },
     ticks() {
-      return this.runs.busy && this.feed !== "offline" && this.feed !== "engine-away";
+      return this.runs.busy && !this.unknown;
     },
     // What was asked for while nobody can answer.
     promised() {
