@@ -91,7 +91,11 @@ def test_who_has_no_place_yet_is_told_what_to_do(page: Page, site: Site) -> None
     )
     page.goto(f"{site.address}/settings")
     expect(page.get_by_test_id("model-nowhere")).to_contain_text("start Ollama on this machine")
-    expect(page.get_by_test_id("said-ollama")).to_contain_text("nothing answers")
+    said = page.get_by_test_id("said-ollama")
+    expect(said).to_contain_text("nothing answers")
+    expect(said.locator(".failure")).to_have_count(0)  # nobody pressed for it
+    page.get_by_test_id("try-ollama").click()
+    expect(said.locator(".failure")).to_contain_text("nothing answers")
     expect(page.get_by_test_id("model-now")).to_have_text("runbook")
 
 

@@ -26,10 +26,10 @@ export default {
         <p><code>{{ place.url }}</code> <span class="small">from {{ place.url_variable }}</span></p>
         <p v-if="place.variable">{{ place.key ? 'A key is set' : place.ready ? 'No key is set; this address may need none:' : 'No key is set:' }}
           <span class="small">{{ place.key ? 'from' : 'set' }} {{ place.variable }} {{ place.key ? 'in the environment; it is never shown' : 'in the environment of Nightbook and start it again' }}</span></p>
-        <p><button type="button" :data-testid="'try-' + place.id" :disabled="tries[place.id]?.busy" @click="attempt(place)">
+        <p><button type="button" :data-testid="'try-' + place.id" :disabled="tries[place.id]?.busy" @click="attempt(place, false)">
           {{ tries[place.id]?.busy ? 'Asking…' : 'Try it' }}</button></p>
         <div v-if="tries[place.id] && !tries[place.id].busy" :data-testid="'said-' + place.id" role="status">
-          <p v-if="tries[place.id].error" class="failure">{{ tries[place.id].error }}</p>
+          <p v-if="tries[place.id].error" :class="tries[place.id].unasked ? 'small' : 'failure'">{{ tries[place.id].error }}</p>
           <p v-else-if="!tries[place.id].models.length">It answers, and has no model yet.</p>
           <template v-else><p>It answers, with {{ tries[place.id].models.length }} model{{ tries[place.id].models.length === 1 ? '' : 's' }}:</p>
             <ul class="names"><li v-for="name in tries[place.id].models" :key="name"><code>{{ name }}</code>
@@ -70,7 +70,7 @@ export default {
     // A server on this machine is found without a click; providers are asked when somebody wants to know.
     find() {
       const local = this.known.places.filter((place) => /^https?:\/\/(127\.|localhost|\[::1\])/i.test(place.url));
-      for (const place of local) attempt(place);
+      for (const place of local) attempt(place, !place.key);
     },
     attempt,
     async choose(name) {

@@ -32,12 +32,12 @@ export function look() {
   return looking;
 }
 
-// Asks a place which models it has.
-export async function attempt(place) {
+// Asks a place which models it has; `unasked`: nobody pressed for it, so that silence there is no failure.
+export async function attempt(place, unasked = false) {
   models.tried[place.id] = { ...models.tried[place.id], busy: true };
   try {
-    models.tried[place.id] = await ask(`/${place.id}/try`, "POST");
+    models.tried[place.id] = { ...(await ask(`/${place.id}/try`, "POST")), unasked };
   } catch (error) {
-    models.tried[place.id] = { error: error.message, models: [] };
+    models.tried[place.id] = { error: error.message, models: [], unasked };
   }
 }
