@@ -57,6 +57,8 @@ READ_OUTPUT = """async (out) => {
   return [...seen.keys()].sort(order).map((key) => seen.get(key)).join("");
 }"""
 
+DRAWN = "(out, part) => out.textContent.includes(part)"
+
 
 def launch(playwright: Playwright) -> Browser:
     """A headless Chromium: the system's where there is one, else Playwright's own."""
@@ -160,7 +162,13 @@ class NotebookPage:
         expect(self.cell(cell_id)).to_have_attribute("data-state", pattern, timeout=seconds * 1000)
 
     def wait_text(self, cell_id: str, part: str, seconds: float = 20.0) -> None:
-        until(lambda: part in self.text(cell_id), f"{part!r} in the output", seconds)
+        """Waits for a part of the output: first where it is drawn, which mostly has it, as reading it whole scrolls."""
+        drawn = self.output(cell_id)
+
+        def there() -> bool:
+            return bool(drawn.evaluate(DRAWN, part)) or part in self.text(cell_id)
+
+        until(there, f"{part!r} in the output", seconds)
 
     def wait_done(self, cell_id: str, seconds: float = 30.0) -> None:
         """Waits until the cell's run is over and the page shows the newest frame."""
