@@ -71,3 +71,17 @@ def processes(own_database: Callable[..., str], tmp_path: Path) -> Iterator[Call
         server.stop_all()
     for server in made:
         assert server.left_behind() == []
+
+
+@pytest.fixture
+def api_of() -> Iterator[Callable[[Server], Api]]:
+    """A function that gives the owner at the API of a process."""
+    made: list[Api] = []
+
+    def connect(server: Server) -> Api:
+        made.append(Api(server.url, TOKEN))
+        return made[-1]
+
+    yield connect
+    for api in made:
+        api.close()
