@@ -132,9 +132,13 @@ def test_a_turn_that_waits_for_its_place_takes_messages(page: Page, site: Site) 
 def test_an_error_leads_to_its_line(page: Page, site: Site) -> None:
     turn = Turn(site, source="do it\n\n```sh\nls\n```")
     turn.tells("error", reason="unknown block", step=2, line=3)
+    turn.tells("error", reason="nobody here reads plain words, so nothing was done " * 3, settings=True)
     turn.ends("error", reason="unknown block")
     opened(page, site, turn.notebook)
-    expect(page.locator(".failure")).to_contain_text("Step 2, line 3: unknown block")
+    expect(page.locator(".failure").first).to_contain_text("Step 2, line 3: unknown block")
+    expect(page.get_by_test_id("error-settings")).to_have_attribute("href", "/settings")
+    wide = "document.querySelectorAll('.failure')[1].firstElementChild.offsetWidth"
+    assert page.evaluate(f"{wide} > .7 * document.querySelectorAll('.failure')[1].offsetWidth")
     page.get_by_role("button", name="Show line 3").click()
     expect(page.get_by_test_id("cell").locator(".cm-activeLine, textarea:focus, .cm-focused").first).to_be_visible()
 

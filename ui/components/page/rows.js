@@ -164,7 +164,7 @@ export const NbFailure = {
   template: `
 <div class="failure" role="note"><p><b>{{ place }}</b>{{ reason }}</p>
   <button v-if="item.line" type="button" class="ghost" @click="show">Show line {{ item.line }}</button>
-  <p v-if="item.settings"><a href="/settings" data-testid="error-settings">Open Settings</a></p></div>`,
+  <a v-if="item.settings" href="/settings" data-testid="error-settings">Open Settings</a></div>`,
   computed: {
     reason() {
       const { reason } = this.item;
