@@ -114,14 +114,14 @@ async def test_whatever_a_server_does_only_its_call_fails(address: str, database
     wanted = [(f"{name}__echo", {"text": "hello"}) for name in ODDITIES]
     model = steps(*wanted, ("locked__echo", {"text": "x"}), ("shell", {"command": "echo the turn goes on"}))
     locked = ServerSpec("locked", url=f"{address}/locked", headers={"Authorization": KEY}, team=True)
-    config = ServersConfig((locked,), call=8.0)
+    config = ServersConfig((locked,), call=20.0)
     async with worker(database, tmp_path, model=model, servers=config, fetch_allow=["127.0.0.1"]) as hand:
         notebook_id, [cell] = await free(hand, ("agent", "Go."))
         for name in ODDITIES:
             await hand.ask(notebook_id, "add_server", server=name, url=f"{address}/{name}")
         for name in ODDITIES:
             assert (await looked_at(hand, notebook_id, name))["state"] == "listed", name
-        notebook = await run(hand, notebook_id, cell, "done", 90)
+        notebook = await run(hand, notebook_id, cell, "done", 120)
         told = dict(zip([*ODDITIES, "locked", "shell"], statuses(notebook, cell), strict=True))
         for name, status in ODDITIES.items():
             assert told[name] == status or (status is None and told[name] in ("error", "unknown")), (name, told)
