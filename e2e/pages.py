@@ -25,6 +25,9 @@ _ARGUMENTS = [
 # and takes half the processor time. Playwright chooses its own in the same way.
 _SYSTEM = [Path("/usr/bin/chromium-headless-shell"), Path("/usr/bin/chromium")]
 
+PATIENCE = 20_000  # milliseconds for what a page is expected to show, on a machine that has more to do
+expect.set_options(timeout=PATIENCE)
+
 # All that a person reads in an output who scrolls from its first line to its last: a page holds no more of a long one
 # than what is near the eyes. What passes by is taken block by block, each once, in its order.
 READ_OUTPUT = """async (out) => {
@@ -77,7 +80,7 @@ class Visitor:
 
     def __init__(self, browser: Browser, link: str, origin: str | None = None, **options: Any) -> None:
         self.context: BrowserContext = browser.new_context(**({"reduced_motion": "reduce"} | options))
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(PATIENCE)
         own, parts = urlsplit(origin or link), urlsplit(link)
         self.origin = f"{own.scheme}://{own.netloc}"
         page = self.context.new_page()

@@ -43,7 +43,7 @@ def card(page: NotebookPage) -> Locator:
 def press(page: NotebookPage, button: str) -> None:
     """Answers as a person does, once the card stands still."""
     found = card(page).get_by_test_id(button)
-    expect(found).to_have_attribute("aria-disabled", "false", timeout=20_000)
+    expect(found).to_have_attribute("aria-disabled", "false")
     found.click()
 
 
@@ -62,7 +62,7 @@ def test_approved_by_who_came_back_it_runs_once_and_the_turn_ends(visit: Visit, 
     first = visit()
     page = first.open(asking)
     page.run(cell)
-    expect(card(page)).to_contain_text("echo once >> done.txt", timeout=20_000)
+    expect(card(page)).to_contain_text("echo once >> done.txt")
     first.leave()
     pass_time(AWAY, "the question waits with nobody there")
     page = visit().open(asking)
@@ -97,7 +97,7 @@ def test_answered_in_one_tab_it_closes_in_the_one_that_was_reloading(visit: Visi
     other.wait_state(cell, "waiting")
     other.reload()
     press(one, "ask-deny")
-    expect(card(other)).to_contain_text("Denied by owner", timeout=20_000)
+    expect(card(other)).to_contain_text("Denied by owner")
     expect(other.page.get_by_test_id("ask-approve")).to_have_count(0)
     assert asking.wait(cell)["state"] == "error"
     assert asking.file("done.txt") == MISSING
@@ -108,7 +108,7 @@ def test_of_two_people_at_once_one_decides_and_both_are_told(visit: Visit, askin
     pages = [visit().open(asking), visit().open(asking)]
     pages[0].run(cell)
     for page in pages:
-        expect(card(page).get_by_test_id("ask-approve")).to_have_attribute("aria-disabled", "false", timeout=20_000)
+        expect(card(page).get_by_test_id("ask-approve")).to_have_attribute("aria-disabled", "false")
     for page, button in zip(pages, ("ask-approve", "ask-deny"), strict=True):
         press_at_once = f"document.querySelector('[data-testid={button}]')?.click()"
         page.page.evaluate(press_at_once)
@@ -127,7 +127,7 @@ def test_an_ask_below_the_fold_is_noticed_and_the_inbox_answers_it(api: Api, vis
     page = visitor.open(notebook)
     notebook.run(cell)
     bar = page.page.get_by_test_id("ask-bar")
-    expect(bar).to_contain_text("1 question waits", timeout=20_000)
+    expect(bar).to_contain_text("1 question waits")
     expect(page.page).to_have_title(re.compile("Waits: "))
     bar.get_by_role("button").click()
     expect(card(page)).to_be_in_viewport()
@@ -135,9 +135,9 @@ def test_an_ask_below_the_fold_is_noticed_and_the_inbox_answers_it(api: Api, vis
     inbox = NotebookPage(visitor.context.new_page())
     inbox.page.goto(f"{visitor.origin}/inbox")
     here = inbox.page.locator("[data-testid=inbox-item]", has=inbox.page.locator(f"a[href^='{notebook.path}']"))
-    expect(here.locator("[data-testid=ask-approve][aria-disabled=false]")).to_be_visible(timeout=20_000)
+    expect(here.locator("[data-testid=ask-approve][aria-disabled=false]")).to_be_visible()
     here.get_by_test_id("ask-approve").click()
-    expect(card(page)).to_contain_text("Approved by owner", timeout=20_000)
+    expect(card(page)).to_contain_text("Approved by owner")
     page.wait_done(cell)
     assert notebook.file("done.txt") == "once\n"
 
@@ -209,7 +209,7 @@ def test_silence_is_no_and_says_whether_somebody_was_there(visit: Visit, silent:
     visitor = visit(origin=silent.url, link=silent.link)
     page = visitor.open(watched)
     watched.run(watched.cells[0])
-    expect(card(page)).to_contain_text("Denies itself in", timeout=20_000)
+    expect(card(page)).to_contain_text("Denies itself in")
     page.wait_state(watched.cells[0], "error", seconds=APPROVAL + 40)
     expect(card(page)).to_contain_text("nobody answered in time")
     assert verdicts(watched)[0]["body"]["reason"] == "timeout"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from e2e.pages import launch
+from e2e.pages import PATIENCE, launch
 from engine.ids import new_id
 from tests.engine.agent.models.spoken import Provider, provider, refusal
 
@@ -140,7 +140,7 @@ def profile(browser: Browser) -> Iterator[BrowserContext]:
 def page(profile: BrowserContext) -> Iterator[Page]:
     """A tab that finds nothing stored; a script error in it fails the test."""
     page = profile.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(PATIENCE)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if "drawing failed" in said.text else None)

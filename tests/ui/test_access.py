@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from app.login import login_page
+from e2e.pages import PATIENCE
 from e2e.scale import SOAK
 from tests.ui.conftest import Site
 from tests.ui.test_output_in_browser import opened
@@ -137,7 +138,7 @@ def look(request: pytest.FixtureRequest, browser: Browser, site: Site) -> Iterat
     options: dict[str, Any] = {"viewport": {"width": width, "height": 844}, "color_scheme": theme}
     context = browser.new_context(reduced_motion="reduce", **options)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
     listed = {"models": ["claude-test", "small"], "error": None}
     page.route("**/api/v1/models/*/try", lambda route: route.fulfill(json=listed))
     yield page
@@ -226,7 +227,7 @@ NAMELESS = """[...document.querySelectorAll("button, a[href], input, select, tex
 def test_on_a_phone_the_head_has_two_rows_and_loses_nothing(browser: Browser, site: Site) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844})
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
     notebook = site.notebook(
         ("python", "while True: pass"), ("python", "input()"), title="Rather a long title, all in all"
     )

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from e2e.editor import caret, expect_text, fill, place, take, text_of
+from e2e.pages import PATIENCE
 from tests.ui.conftest import Site
 from tests.ui.test_output_in_browser import opened
 from tests.ui.test_page_in_browser import eventually
@@ -32,7 +33,7 @@ def sources(page: Page) -> list[str]:
 def desk(browser: Browser, site: Site) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(PATIENCE)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page

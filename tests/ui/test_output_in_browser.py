@@ -183,7 +183,7 @@ def test_of_a_flood_that_is_stopped_early_the_foot_has_the_total_and_the_whole(p
     site.prints(notebook, "1\n" * 32_000)
     expect(foot).to_contain_text("128 KB printed")
     site.prints(notebook, *["1\n" * 32_000] * 5)
-    expect(foot).to_contain_text("448 KB printed", timeout=20_000)
+    expect(foot).to_contain_text("448 KB printed")
     end = {"event": "ended", "status": "cancelled", "reason": "stopped", "ms": 900}
     site.write((notebook, "run", {**end, "cell_id": "c0", "run_id": "r0"}))
     address = f"/api/v1/notebooks/{notebook}/runs/r0/output"
