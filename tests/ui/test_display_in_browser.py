@@ -279,6 +279,26 @@ def test_a_map_tells_what_it_lacks_and_shows_what_it_has(page: Page, site: Site)
     expect(displays.nth(2)).to_contain_text("Figure({})")
 
 
+GONE_SINCE = """async () => {
+  const { framed } = await import("nightbook/frame.js");
+  const [gone, stays] = [framed("<p>gone</p>"), framed("<p>stays</p>")];
+  document.body.prepend(gone, stays);
+  await new Promise((done) => requestAnimationFrame(() => {
+    const channel = new MessageChannel(); // comes before the browser tells what it saw in this frame
+    channel.port1.onmessage = () => done(gone.remove());
+    channel.port2.postMessage(0);
+  }));
+  stays.dataset.there = "";
+}"""
+
+
+def test_a_frame_that_goes_in_the_moment_it_is_seen_takes_no_other_with_it(page: Page, site: Site) -> None:
+    opened(page, site, site.notebook(("python", "x")))
+    for _ in range(5):
+        page.evaluate(GONE_SINCE)
+    expect(page.locator("[data-there] iframe")).to_have_count(5)
+
+
 def test_2_000_displays_are_a_bounded_number_on_the_page(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "x"), ("python", "y"))
     site.start(notebook)

@@ -17,7 +17,7 @@ addEventListener("message", (event) => {
 const near = new IntersectionObserver(
   (entries) => {
     for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
+      if (!entry.isIntersecting || !entry.target.isConnected) continue; // it may be gone since it was seen
       near.unobserve(entry.target);
       entry.target.make();
     }
