@@ -124,10 +124,13 @@ def test_what_is_away_or_full_is_told_and_what_was_there_stays(
     expect(state).to_have_text(words)
     expect(state).to_have_attribute("data-state", "engine-away")
     expect(page.get_by_test_id("cell")).to_contain_text("what was there")
+    ring = "document.getAnimations().find((one) => one.animationName === 'turn')?.playState"
+    page.wait_for_function(f"{ring} === 'paused'")
     said = page.locator(".foot .state").evaluate("node => getComputedStyle(node, '::after').content")
     assert said == '", when last seen"'
     site.call("POST", "/world", {"server": "web-1"})
     expect(state).to_have_text("Live")
+    page.wait_for_function(f"{ring} === 'running'")
 
 
 def test_the_timeline_is_the_same_in_two_tabs_and_after_a_reload(page: Page, browser: Browser, site: Site) -> None:
