@@ -124,10 +124,11 @@ def test_what_is_away_or_full_is_told_and_what_was_there_stays(
     expect(state).to_have_text(words)
     expect(state).to_have_attribute("data-state", "engine-away")
     expect(page.get_by_test_id("cell")).to_contain_text("what was there")
+    page.emulate_media(reduced_motion="no-preference")
     ring = "document.getAnimations().find((one) => one.animationName === 'turn')?.playState"
     page.wait_for_function(f"{ring} === 'paused'")
-    said = page.locator(".foot .state").evaluate("node => getComputedStyle(node, '::after').content")
-    assert said == '", when last seen"'
+    said = "getComputedStyle(document.querySelector('.foot .state'), '::after').content"
+    page.wait_for_function(f"{said} === '\", when last seen\"'")
     site.call("POST", "/world", {"server": "web-1"})
     expect(state).to_have_text("Live")
     page.wait_for_function(f"{ring} === 'running'")
