@@ -91,6 +91,22 @@ def test_a_first_run_that_a_person_starts_gets_its_room_with_the_press(
     page.wait_for_function("document.querySelector('.out').style.height === ''")
 
 
+def test_an_output_that_got_its_height_at_an_occasion_has_no_more_to_show(page: Page, site: Site) -> None:
+    notebook = site.notebook(("python", "for n in range(16):\n    print(n)"), *[("python", "x") for _ in range(6)])
+    opened(page, site, notebook)
+    page.get_by_test_id("cell-run").first.click()
+    site.start(notebook)
+    expect(page.get_by_test_id("cell").first).to_have_attribute("data-state", "running")
+    unexcused(page)
+    site.prints(notebook, *[f"{number}\n" for number in range(16)])
+    ended(site, notebook)
+    more = page.get_by_test_id("cell").first.get_by_role("button", name="Show all of it")
+    expect(more).to_be_visible()
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.querySelector('.out').style.height === ''")
+    expect(more).to_have_count(0)
+
+
 def test_a_rerun_keeps_the_room_of_the_last(page: Page, site: Site) -> None:
     notebook = site.notebook(("python", "f()"), *[("python", f"x = {n}") for n in range(6)])
     site.start(notebook)

@@ -397,6 +397,7 @@ export default {
       this.room = height ?? 0;
       const hidden = height !== null && natural > height + 1 && height < 40;
       this.newest = hidden ? this.cell.output.newest() : "";
+      if (height === null && this.overflows) this.measure(); // all of it may be there now
     },
     turnHeld(withheld, newest) {
       this.withheld = withheld;
