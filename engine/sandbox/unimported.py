@@ -96,11 +96,14 @@ def _spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
 def _names(spec: ModuleSpec) -> set[str]:
     """What the source of a module gives a name, at its outermost level."""
     file = Path(spec.origin or "")
-    if file.suffix != ".py" or file.stat().st_size > LONGEST_MODULE:
+    try:
+        if file.suffix != ".py" or file.stat().st_size > LONGEST_MODULE:
+            return set()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # it is being written, or never was Python
         return set()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(file.read_bytes())
     names: set[str] = set()
     within: list[ast.AST] = [*tree.body]
     while within:

@@ -1,11 +1,13 @@
 """What an idle kernel says of a name; a busy one says nothing, and nobody's code is held up or run for it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from engine.sandbox.unimported import written
 from tests.engine.sandbox.harness import Notebook
 
 pytestmark = pytest.mark.trio
@@ -80,6 +82,17 @@ async def test_a_question_imports_nothing(kernel: Notebook) -> None:
         "python", "print(pathlib.Path('ran').exists(), 'lib' in sys.modules)\nlazy.deep\nimport lib.part"
     )
     assert text == "False False\n"
+
+
+@pytest.mark.parametrize(
+    "source", [b"def (:", b"\xff\xfe", b"\0", b"(" * 100_000], ids=["half", "bytes", "nul", "deep"]
+)
+async def test_of_a_file_that_is_no_python_no_names_are_listed(
+    source: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_written_module.py").write_bytes(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert written("half_written_module") == []
 
 
 async def test_a_busy_kernel_says_nothing_and_a_stop_does_not_wait(kernel: Notebook) -> None:
