@@ -24,6 +24,7 @@ from engine.decide import first_frames
 from engine.feed import Feed
 from engine.frames import draft
 from engine.journal import Journal
+from engine.machine import Machine
 from engine.session import Session, SessionConfig
 from engine.store import asking, embedded, schema
 
@@ -51,7 +52,7 @@ class House:
         self.engines: dict[str, Session] = {}
         self.folder = settings.data
         self.sandboxes = sandbox_config(settings)
-        self._config = SessionConfig(self.sandboxes, "bench", 300, 300)
+        self._config = SessionConfig(self.sandboxes, "bench", Machine("bench", "bench"), 300, 300)
 
     async def wake(self, count: int, first: int = 0) -> list[str]:
         """Makes notebooks with one cell and wakes an engine for each."""
