@@ -42,6 +42,9 @@ log = logging.getLogger("nightbook")
 
 OPEN_FILES = 65536  # each viewer holds one; the usual 1,024 would turn away people and leave engines without files
 UNSENT_BYTES = 128 * 1024  # that the system takes for one who reads nothing; it would take megabytes, for each
+# Objects more than at the last search for garbage, until the next. Steps replace what engines hold, and a search goes
+# through all of that: with a thousand engines at work, 67 of 3 ms in 10 s at Python's own 700, now 5 of 8 ms.
+GARBAGE = (10_000, 10, 10)
 SWITCH_SECONDS = 0.0005  # with the web thread busy, a commit waits for the interpreter no longer than this
 
 
@@ -159,7 +162,7 @@ async def _main(
             await supervisor.ready.wait()
         try:
             if listener is None:
-                _collect_garbage()
+                collect_garbage()
                 print(
                     f"Nightbook worker is ready ({time.monotonic() - began:.1f} s). Stop it with Ctrl-C.",
                     flush=True,
@@ -218,7 +221,7 @@ async def _serve_web(
     try:
         await _until(lambda: thread.started or over.is_set())
         if not over.is_set():
-            _collect_garbage()
+            collect_garbage()
             _greet(_url(settings, port), token, settings, time.monotonic() - began)
         await over.wait()
     finally:
@@ -230,8 +233,9 @@ async def _serve_web(
     return 0
 
 
-def _collect_garbage() -> None:
+def collect_garbage() -> None:
     """From now on, but not among what the start has made: that is there for as long as the process is."""
+    gc.set_threshold(*GARBAGE)
     gc.freeze()
     gc.enable()
 

@@ -3,37 +3,22 @@
 import contextlib
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import httpx
-import pytest
 
 from e2e.api import Api
 from e2e.cells import LOG, ONCE, counted, counting
 from e2e.server import Server
 from e2e.waiting import until
-from tests.app.conftest import TOKEN
-
-
-@pytest.fixture
-def owner() -> Iterator[Callable[[Server], Api]]:
-    made: list[Api] = []
-
-    def connect(server: Server) -> Api:
-        made.append(Api(server.url, TOKEN))
-        return made[-1]
-
-    yield connect
-    for api in made:
-        api.close()
 
 
 def test_a_server_that_is_asked_to_leave_tells_who_looks_on_and_its_programs_go_on(
-    processes: Callable[..., Server], owner: Callable[[Server], Api]
+    processes: Callable[..., Server], api_of: Callable[[Server], Api]
 ) -> None:
     server = processes("serve")
     server.start()
-    api = owner(server)
+    api = api_of(server)
     notebook = api.notebook(("python", counting(150, 0.03)))
     notebook.run(notebook.cells[0])
     until(lambda: "line 00005" in notebook.text(notebook.cells[0]), "the cell has begun", 60)
@@ -57,11 +42,11 @@ def test_a_server_that_is_asked_to_leave_tells_who_looks_on_and_its_programs_go_
 
 
 def test_a_second_ctrl_c_ends_the_sandboxes_too(
-    processes: Callable[..., Server], owner: Callable[[Server], Api]
+    processes: Callable[..., Server], api_of: Callable[[Server], Api]
 ) -> None:
     server = processes("serve")
     server.start()
-    notebook = owner(server).notebook(("python", "print('begun')\nwhile True: pass"))
+    notebook = api_of(server).notebook(("python", "print('begun')\nwhile True: pass"))
     notebook.run(notebook.cells[0])
     until(lambda: "begun" in notebook.text(notebook.cells[0]), "the cell has begun", 60)
     assert server.process is not None

@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 from app import web
-from app.process import SWITCH_SECONDS, sandbox_config
+from app.process import SWITCH_SECONDS, collect_garbage, sandbox_config
 from app.settings import Settings
 from engine.decide import first_frames
 from engine.feed import Feed
@@ -121,6 +121,7 @@ async def house(dsn: str, folder: Path) -> AsyncIterator[House]:
     thread.start()
     while not thread.started:
         await trio.sleep(0.01)
+    collect_garbage()
     try:
         yield House(journal, port, settings)
     finally:

@@ -14,8 +14,10 @@ import time
 from typing import Any
 
 
-async def follow(port: int, token: str, notebook_id: str, after: int, upto: int, parse: bool) -> dict[str, Any]:
-    """One reader, on a bare socket."""
+async def follow(
+    port: int, token: str, notebook_id: str, after: int, upto: int, parse: bool, over: asyncio.Barrier
+) -> dict[str, Any]:
+    """One reader, on a bare socket. It goes when all have what they wanted: no figure is of readers who leave."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
     path = f"/api/v1/notebooks/{notebook_id}/frames?after={after}"
     began = time.perf_counter()
@@ -42,6 +44,7 @@ async def follow(port: int, token: str, notebook_id: str, after: int, upto: int,
                 delays += [(now - int(text)) / 1e6 for text in body.get("text", "").split() if text.isdigit()]
                 ended = ended or (upto == 0 and body.get("event") == "ended")
     took = (time.perf_counter() - began) * 1000
+    await over.wait()
     writer.close()
     return {"delays": delays, "took": took, "ordered": ordered and (upto == 0 or expected == upto + 1)}
 
@@ -55,7 +58,8 @@ async def main() -> None:
         sys.argv[5] == "1",
     )
     print("ready", flush=True)
-    found = await asyncio.gather(*(follow(port, token, key, after, upto, parse) for key in sys.argv[6:]))
+    over = asyncio.Barrier(len(sys.argv[6:]))
+    found = await asyncio.gather(*(follow(port, token, key, after, upto, parse, over) for key in sys.argv[6:]))
     print(
         json.dumps(
             {

@@ -64,7 +64,7 @@ class Tab:
         self._socket = await connect(
             address, additional_headers=self.headers, max_size=None, compression=None, open_timeout=60
         )
-        assert (await self._socket.recv()).startswith("0")
+        assert (await self._socket.recv(decode=True)).startswith("0")
         await self._socket.send("40")
         self._task = asyncio.create_task(self._read(self._socket))
 

@@ -26,7 +26,7 @@ def note_steps() -> None:
         await commit(session, *args, **more)
         notes.write(f"{at} {(time.perf_counter() - began) * 1000:.3f}\n")
 
-    Session._commit = timed  # type: ignore[method-assign]
+    Session._commit = timed  # type: ignore[method-assign,assignment]
 
 
 def steps(data: Path) -> list[tuple[int, float]]:

@@ -94,7 +94,7 @@ class Stage:
 
 def _cpu(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
-    return times.user + times.system
+    return float(times.user + times.system)
 
 
 def _held(port: int) -> int:

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from e2e.waiting import until
 from engine.store import embedded, reading
 
 TOKEN = "a-token-for-the-harness"
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "TOKEN": TOKEN,
     "POLL_SECONDS": 1,
     "SANDBOX_IDLE_SECONDS": 1,  # so that a sandbox which is not kept awake would fall asleep under its program
@@ -146,7 +146,7 @@ class House:
 
         return self._patiently(read)
 
-    def _patiently(self, work: Any) -> Any:
+    def _patiently(self, work: Callable[[], Coroutine[Any, Any, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
         deadline = time.monotonic() + 120
         while True:
             try:

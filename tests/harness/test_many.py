@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def fly(house: House) -> None:
     print(f"{flying} of {RUNS} in flight; ready in {house.web.ready_seconds:.1f} s, "
           f"first new frame {time.monotonic() - began:.2f} s after")  # fmt: skip
 
-    def open_runs() -> list[object]:
+    def open_runs() -> list[dict[str, Any]]:
         return house.sql(
             "SELECT run_id FROM frame WHERE kind = 'run' GROUP BY run_id HAVING bool_and(body->>'event' <> 'ended')"
         )
