@@ -20,6 +20,7 @@ from fastapi import FastAPI
 
 from app.api import asks, blobs, document, files, health, math, models, notebooks, problems
 from app.auth import AuthMiddleware
+from app.departed import DepartedMiddleware
 from app.settings import Settings, models_config
 from engine.feed import Feed, FeedConfig
 
@@ -73,7 +74,7 @@ def build(settings: Settings, feed: Feed, token: str, port: int, worker_ready: C
         tailwind=False,
         show_welcome_message=False,
     )
-    return AuthMiddleware(
+    door = AuthMiddleware(
         api,
         token=token,
         public_url=settings.public_url,
@@ -81,6 +82,7 @@ def build(settings: Settings, feed: Feed, token: str, port: int, worker_ready: C
         host=settings.host,
         port=port,
     )
+    return DepartedMiddleware(door)
 
 
 class WebThread:
