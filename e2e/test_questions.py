@@ -92,3 +92,33 @@ def test_a_shell_cell_takes_a_line_while_it_runs(api: Api, visit: Visit) -> None
     page.wait_done(cell_id)
     page.wait_text(cell_id, "got <hello shell>")
     assert [line.strip() for line in page.lines(cell_id)] == ["ready", "hello shell", "got <hello shell>", "40 100"]
+
+
+def test_what_is_typed_behind_a_click_on_run_is_for_the_program(api: Api, visit: Visit) -> None:
+    """As a cell's keys, "y" would make it Python and "xx" would cut it."""
+    notebook = api.notebook(("shell", 'printf "Go on? "; read -r line; echo "got <$line>"'), ("shell", "echo next"))
+    asker, bystander = notebook.cells
+    page = visit().open(notebook)
+    page.run(asker)
+    expect(page.cell(asker).get_by_test_id("input-field")).to_be_focused()
+    page.wait_text(asker, "Go on?")
+    page.page.keyboard.type("yxx")
+    page.page.keyboard.press("Enter")
+    page.wait_done(asker)
+    page.wait_text(asker, "got <yxx>")
+    expect(page.cell(asker)).to_be_focused()
+    page.page.keyboard.press("j")
+    expect(page.cell(bystander)).to_be_focused()
+    assert [cell["kind"] for cell in notebook.view()["cells"]] == ["shell", "shell"]
+
+
+def test_a_run_by_key_leaves_the_focus_where_it_is(api: Api, visit: Visit) -> None:
+    notebook = api.notebook(("shell", "read -r line"))
+    cell_id = notebook.cells[0]
+    page = visit().open(notebook)
+    page.cell(cell_id).get_by_test_id("cell-run").press("Enter")
+    expect(page.cell(cell_id).get_by_test_id("input-field")).to_be_visible()
+    stop = page.cell(cell_id).get_by_test_id("cell-stop")
+    expect(stop).to_be_focused()
+    stop.press("Enter")
+    page.wait_state(cell_id, "cancelled")

@@ -39,7 +39,7 @@ export default {
 <section class="cell" data-testid="cell" :data-cell-id="cell.id" :data-kind="cell.kind" :data-state="cell.state"
   :aria-label="NAMES[cell.kind] + ' cell ' + place" tabindex="-1" @focusin="entered" @focusout="exited">
   <div class="gut">
-    <button v-if="cell.kind !== 'markdown' || active" type="button" class="go" @click="pressed"
+    <button v-if="cell.kind !== 'markdown' || active" type="button" class="go" ref="run" @click="pressed"
       :data-testid="active ? 'cell-stop' : 'cell-run'" :disabled="cell.state === 'cancelling'"
       :aria-label="(active ? 'Stop cell ' : 'Run cell ') + place" :title="active ? 'Stop' : 'Run (Ctrl+Enter)'">
       <span aria-hidden="true">{{ active ? '■' : '▶' }}</span></button>
@@ -175,6 +175,14 @@ export default {
     "cell.input"(now, before) {
       if (now && now.id !== before?.id) this.$nextTick(() => this.offerInput());
     },
+    // Its going must not drop the focus: keys would be the page's from there on.
+    takesInput(takes) {
+      const typing = document.activeElement === this.$refs.input;
+      const clicked = this.clicked && document.activeElement === this.$refs.run;
+      this.clicked = false;
+      if (takes && clicked) this.$nextTick(() => this.$refs.input?.focus({ preventScroll: true }));
+      else if (!takes && typing) this.$nextTick(() => this.$el.focus({ preventScroll: true }));
+    },
     "cell.shown"() {
       this.measure();
     },
@@ -201,6 +209,7 @@ export default {
       upload: () => this.$refs.attach?.pick(),
     };
     this.ranAt = -Infinity;
+    this.clicked = false; // "run", with a pointer, and the line of its program is not there yet
     this.scrolledTo = 0;
   },
   mounted() {
@@ -337,6 +346,8 @@ export default {
       if (!this.active) {
         this.page.run(this.cell);
         this.ranAt = now;
+        // What is typed next is for the program, were its keys not the cell's; on a phone it would open the keyboard.
+        this.clicked = this.cell.kind === "shell" && event.detail > 0 && !matchMedia("(hover: none)").matches;
       } else if (event.detail < 2 || now - this.ranAt > DOUBLE) {
         this.page.stop(this.cell);
       }
