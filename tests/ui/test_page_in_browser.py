@@ -436,6 +436,27 @@ def test_a_title_of_nothing_has_words_and_a_long_one_shows_its_beginning(page: P
     eventually(page, lambda: title.evaluate("node => node.scrollLeft === 0 && node.scrollWidth > node.clientWidth"))
 
 
+@pytest.mark.parametrize("width", [1366, 1440])
+def test_a_long_title_gives_way_before_words_beside_it(browser: Browser, site: Site, width: int) -> None:
+    notebook = site.notebook(("python", "x"), title="word " * 50)
+    site.start(notebook)
+    context = browser.new_context(viewport={"width": width, "height": 844}, forced_colors="active")
+    page = context.new_page()
+    opened(page, site, notebook)
+    beside = page.locator(".head .chip")
+    eventually(page, lambda: beside.count() >= 4)
+    assert (
+        beside.evaluate_all(
+            "all => all.filter((node) => node.scrollWidth > node.clientWidth).map((n) => n.textContent)"
+        )
+        == []
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    logo = page.locator(".logo").evaluate("node => getComputedStyle(node).backgroundImage")
+    assert logo.startswith("radial-gradient"), "the colours of a system are asked for, and the logo is still there"
+    context.close()
+
+
 @pytest.mark.parametrize("width", [390, 1200])
 def test_the_head_tells_what_it_knows_and_no_more(browser: Browser, site: Site, width: int) -> None:
     notebook = site.notebook(("python", "input()"), ("python", "x"))
