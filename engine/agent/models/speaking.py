@@ -7,6 +7,7 @@ imported at first use, as they take seconds and tens of megabytes, and run in wh
 from __future__ import annotations
 
 import importlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from engine.agent.models.trouble import expect_events, failed, from_below, trust
 
 SECONDS = 600.0  # without any event; a provider sends pings, a local server may think for long before its first
 CONNECT_SECONDS = 15.0
+REST_SECONDS = 10.0  # once the reply is whole, for what may stand behind it: counts, and a mark at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,13 @@ class SpokenModel(ABC):
                 stream = await self._open(sdk, opened, self._messages(conversation, names), names, tools)
                 async with stream:
                     await expect_events(self._place, stream.response)
-                    async for event in self._events(stream, reading):
+                    events = self._events(stream, reading)
+                    until = math.inf
+                    while (event := await _before(until, events)) is not None:
                         for said in reading.take(event):
                             yield said
+                        if reading.finished:
+                            until = min(until, trio.current_time() + REST_SECONDS)
         except ModelFailed:
             raise
         except Exception as error:
@@ -142,3 +148,10 @@ class SpokenModel(ABC):
         if usage is None or self._price is None:
             return usage
         return replace(usage, cost=self._price.of(usage))
+
+
+async def _before(until: float, events: AsyncIterator[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The next event; none when there is no more, or none came before that time (of trio's clock)."""
+    with trio.CancelScope(deadline=until):
+        return await anext(events, None)
+    return None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
 
 from engine.agent.calls import (
     Conversation,
@@ -22,6 +24,7 @@ from engine.agent.calls import (
     ToolSpec,
     Usage,
 )
+from engine.agent.models import speaking
 from engine.agent.models.choosing import Chosen
 from engine.agent.models.places import ModelsConfig, Price
 from tests.engine.agent.models import spoken
@@ -292,6 +295,29 @@ async def test_a_connection_cut_at_every_event_is_a_failure_that_may_be_tried_ag
                     failed = await failure(server, protocol)
                     assert failed.again, failed
                     assert "cut" in str(failed)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("pinged", [False, True])
+async def test_a_provider_that_never_ends_a_whole_reply_does_not_hold_it(
+    protocol: str, pinged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speaking, "REST_SECONDS", 0.5)
+    pieces = spoken.everything(protocol, "Both.", ("shell", {"command": "ls"}))
+    whole = spoken.last_needed(protocol, pieces) + 1
+    over = threading.Event()
+    sign = spoken.PING if protocol == "anthropic" else spoken.chunk({})
+
+    def hold(index: int) -> None:
+        if index >= whole:
+            over.wait(0.1 if pinged else 30)
+
+    with provider([Answer([*pieces[:whole], *[sign] * 300], before=hold)]) as server:
+        with trio.fail_after(20):
+            _, reply = await said(model(server, protocol))
+        over.set()
+    assert [call.arguments for call in reply.calls] == [{"command": "ls"}]
 
 
 @pytest.mark.trio
