@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from e2e.api import Api, Notebook
 from e2e.cells import LOG, ONCE, asking, counted, counting
@@ -45,11 +45,74 @@ def test_the_server_is_killed_with_the_page_open(
     notebook: Notebook, visit: Callable[..., Visitor], server: Server
 ) -> None:
     page = run_to_line_100(visit(), notebook)
+    same = page.mark()
     kill_and_start_again(server)
     assert_whole(page, notebook)
+    assert same(), "the page was loaded again, and what a person did in it is gone"
     assert_whole(visit().open(notebook), notebook)
     assert notebook.file(LOG) == ONCE
     assert page.problems == []
+
+
+def test_another_version_of_the_server_brings_its_own_page(
+    notebook: Notebook, visit: Callable[..., Visitor], server: Server
+) -> None:
+    page = run_to_line_100(visit(), notebook)
+    same = page.mark()
+
+    def of_another_version(route: Route) -> None:
+        if route.request.resource_type != "fetch":
+            route.continue_()
+            return
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("/esm/", "/esm/another-", 1))
+
+    page.page.route(f"**/n/{notebook.id}", of_another_version)
+    with page.page.expect_navigation(timeout=60_000):
+        kill_and_start_again(server)
+    page.wait_live(60)
+    assert not same()
+    assert_whole(page, notebook)
+
+
+def test_a_person_in_the_midst_of_a_text_notices_no_restart(
+    api: Api, visit: Callable[..., Visitor], server: Server
+) -> None:
+    """The caret stays where it is, and what is typed before, while and after the server is dead is in the text."""
+    notebook = api.notebook(("python", "one = 1\n"), ("python", "two"), ("markdown", "\n\n".join(["paragraph"] * 80)))
+    page = visit().open(notebook)
+    cell_id = notebook.cells[0]
+    page.source(cell_id).click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type("before ")
+    server.kill()
+    page.page.keyboard.type("while ")
+    expect(page.feed).not_to_have_attribute("data-state", "live")
+    server.start()
+    page.wait_live(60)
+    page.page.keyboard.type("after")
+    until(lambda: notebook.view()["cells"][0]["source"] == "one = 1\nbefore while after", "all of it is kept", 30)
+    assert [cell["source"] for cell in notebook.view()["cells"]][1:2] == ["two"]
+
+
+def test_other_pages_outlive_the_server_too(api: Api, visit: Callable[..., Visitor], server: Server) -> None:
+    """None is loaded again: into a server that has just gone, that would end in the browser's own error."""
+    visitor = visit()
+    pages = [visitor.home(), *(visitor.context.new_page() for _ in range(2))]
+    for page, path in zip(pages[1:], ("/inbox", "/settings"), strict=True):
+        page.goto(visitor.origin + path)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+    for page in pages:
+        page.wait_for_function("window.socket?.connected")
+        page.evaluate("window.markOfTheSuite = window.clientId")
+    for _ in range(2):
+        server.kill()
+        server.start()
+    known = "window.socket?.connected && window.markOfTheSuite && window.clientId !== window.markOfTheSuite"
+    for page in pages:
+        page.wait_for_function(known, timeout=30_000)
+    made = api.notebook(("python", "1"))
+    expect(pages[0].locator(f'[data-notebook-id="{made.id}"]')).to_be_visible()
 
 
 def test_the_server_leaves_in_order_and_the_page_finds_the_next_one(
@@ -119,10 +182,12 @@ def test_it_ends_while_the_server_is_dead(api: Api, visitor: Visitor, server: Se
 def test_killed_again_and_again(api: Api, visitor: Visitor, server: Server) -> None:
     notebook = api.notebook(("python", counting(KILL_LINES, KILL_PAUSE)))
     page = run_to_line_100(visitor, notebook)
+    same = page.mark()
     for _ in range(5):
         server.kill()
         server.start()
     assert_whole(page, notebook)
+    assert same()
     assert notebook.file(LOG) == ONCE
 
 

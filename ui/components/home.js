@@ -136,7 +136,7 @@ export default {
   created() {
     this.queues = new Map();
     this.told = new Told();
-    this.link = new Link({ connected: () => (this.hello(), this.$emit("watch", {})), changed: (up) => (this.up = up) });
+    this.link = new Link({ connected: () => (this.hello(), this.$emit("watch", {})), changed: (up) => (this.up = up), elements: () => this.$root.elements });
   },
   mounted() {
     setTimeout(() => this.link.start()); // the framework makes its socket after this

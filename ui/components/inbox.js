@@ -50,7 +50,7 @@ export default {
   created() {
     this.told = new Told();
     this.page = { seen: () => {} };
-    this.link = new Link({ connected: () => this.$emit("hello", {}), changed: (up) => (this.up = up) });
+    this.link = new Link({ connected: () => this.$emit("hello", {}), changed: (up) => (this.up = up), elements: () => this.$root.elements });
   },
   mounted() {
     setTimeout(() => this.link.start()); // the framework makes its socket after this

@@ -218,6 +218,7 @@ export default {
         this.up = up;
         if (!up) this.awaySince ??= Date.now();
       },
+      elements: () => this.$root.elements,
     });
     this.painter = new Painter({
       apply: (op) => this[`on_${op.op}`]?.(op),

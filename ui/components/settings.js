@@ -1,5 +1,6 @@
 // Settings: which model replies to agent cells, where models are, and what each place answers when it is tried.
 
+import { Link } from "nightbook/link.js";
 import { ask, attempt, look, models } from "nightbook/models.js";
 
 export default {
@@ -60,8 +61,16 @@ export default {
       return ["runbook", ...names];
     },
   },
+  created() {
+    // A server that was started anew may have other keys.
+    this.link = new Link({ connected: () => this.known && this.load(), elements: () => this.$root.elements, silence: Infinity });
+  },
   mounted() {
     this.load().then(() => this.known && this.find());
+    setTimeout(() => this.link.start()); // the framework makes its socket after this
+  },
+  unmounted() {
+    this.link.stop();
   },
   methods: {
     async load() {
