@@ -95,6 +95,7 @@ class Channel:
                 piece.endswith("\n") and time.monotonic() - self._flushed >= JOIN_SECONDS
             ):
                 self.flush()
+            if len(self._waiting) > WAITING_BYTES:  # whoever flushed: also the code itself, after each line
                 self._wait_for_room()
         self._ask_for_flush()
 
